@@ -1,16 +1,40 @@
-"""The process of one daemon: it is let begin, its end is awaited, its start is told."""
+"""The process of one daemon: it is started and let begin, its end is awaited, its start is told."""
 
 from __future__ import annotations
 
 import os
 import select
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO, TypeAlias
 
 from common.process_identity import process_start_time
 from common.runtime.held import GO
+from operations.installation import packages_root
+
+Spawn: TypeAlias = Callable[
+    [Sequence[str], Mapping[str, str], IO[bytes]], "subprocess.Popen[bytes]"
+]
+"""Starts a command with this environment and output; its standard input is a pipe."""
+
+
+def spawned(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a daemon, detached in a session of its own."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        # Where the packages are, which is what `-m` looks in first.
+        cwd=packages_root(),
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def let_begin(process: subprocess.Popen[bytes]) -> None:

@@ -45,9 +45,8 @@ from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.daemon_options import Options, keep_options, kept_options
-from operations.daemon_process import await_end, let_begin, moment, since
+from operations.daemon_process import Spawn, await_end, let_begin, moment, since, spawned
 from operations.health import WAITING, health
-from operations.installation import packages_root
 from operations.ports import port_in_use
 
 _QUIT_PATIENCE = timedelta(seconds=20)
@@ -112,10 +111,17 @@ class Started:
 class Cluster:
     """The daemons of one home."""
 
-    def __init__(self, config: Config, *, within: timedelta = timedelta(seconds=60)) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        within: timedelta = timedelta(seconds=60),
+        spawn: Spawn = spawned,
+    ) -> None:
         self.config = config
         self.home = config.home
         self._within = within
+        self._spawn = spawn
 
     # Starting
 
@@ -312,16 +318,7 @@ class Cluster:
         out = self._out(kind, port)
         closed_folder(out.parent)
         with out.open("wb") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                # Where the packages are, which is what `-m` looks in first.
-                cwd=packages_root(),
-                env=environment,
-                start_new_session=True,
-            )
+            process = self._spawn(command, environment, output)
         _launched[:] = [*(other for other in _launched if other.poll() is None), process]
         return process
 

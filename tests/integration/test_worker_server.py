@@ -45,8 +45,8 @@ from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
 from tests.integration.worker_host import Signpost, wait_until_gone
 from tests.proxies import Door, running
+from tests.system import nursery
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
 
 
@@ -63,20 +63,19 @@ class Cluster:
     _connection: Any = field(default=None, init=False)
 
     def start(self, **settings: str) -> subprocess.Popen[bytes]:
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "worker.server", "--port", str(self.port), "--slots", "8"],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ORCAFLOW_HOME": str(self.home),
-                "ORCAFLOW_DATABASE__URL": self.url,
-                "ORCAFLOW_ZOOKEEPER__HOSTS": self.zookeeper.hosts,
-                "ORCAFLOW_ZOOKEEPER__ROOT": self.zookeeper.root,
-                "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "4",
-                "ORCAFLOW_WORKER__KILL_GRACE_SECONDS": "0.2",
-                **{f"ORCAFLOW_WORKER__{name}": value for name, value in settings.items()},
-            },
-        )
+        command = (sys.executable, "-m", "worker.server", "--port", str(self.port), "--slots", "8")
+        environment = {
+            **os.environ,
+            "ORCAFLOW_HOME": str(self.home),
+            "ORCAFLOW_DATABASE__URL": self.url,
+            "ORCAFLOW_ZOOKEEPER__HOSTS": self.zookeeper.hosts,
+            "ORCAFLOW_ZOOKEEPER__ROOT": self.zookeeper.root,
+            "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "4",
+            "ORCAFLOW_WORKER__KILL_GRACE_SECONDS": "0.2",
+            **{f"ORCAFLOW_WORKER__{name}": value for name, value in settings.items()},
+        }
+        with os.fdopen(os.dup(sys.stderr.fileno()), "wb") as output:
+            daemon = nursery.spawned(command, environment, output)
         self.daemons.append(daemon)
         return daemon
 

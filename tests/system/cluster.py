@@ -24,8 +24,9 @@ import pytest
 from common import config
 from common.process_identity import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
+from operations.daemon_process import spawned
 from operations.daemons import Cluster, Kind, Options
-from tests.system import command_line
+from tests.system import command_line, nursery
 from tests.system.furnished import furnish
 
 FURNISHED: Path | None = None
@@ -71,7 +72,9 @@ class PrivateCluster:
 
     def __init__(self, home: Path, environment: dict[str, str]) -> None:
         self.home = home
-        self.daemons = Cluster(config.load(), within=STARTED_WITHIN)
+        # Measurements have daemons like an operator's.
+        spawn = spawned if FURNISHED is None else nursery.spawned
+        self.daemons = Cluster(config.load(), within=STARTED_WITHIN, spawn=spawn)
         self._environment = environment
         self._connection: Any = None
 
