@@ -80,6 +80,8 @@ class _Quick:
             return values
         texts: dict[str, list[str]] = {}
         for key, text in parse_qsl(query, keep_blank_values=True):
+            if "\0" in text:
+                return None  # No text of the database has one.
             texts.setdefault(key, []).append(text)
         for key, found in texts.items():
             name, parameter = self.parameters.get(key, ("", None))
