@@ -87,6 +87,10 @@ def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
         return None
     found = _Starts(offsets={}, asked={})
     for partition in partitions:
+        if partition not in stream.latest:
+            # The others of its group are read; it joins them at a hand-over once it is back.
+            draft.fail(f"partition {partition} of {draft.spec.io.topic!r} is gone", of_stream=True)
+            continue
         offset = draft.offsets.get(partition)
         if offset is None:
             offset = draft.view.stored.get(partition)

@@ -111,7 +111,6 @@ class EventKind(Enum):
 
     WARNING = "WARNING"
     POSSIBLE_LOSS = "POSSIBLE_LOSS"
-    ERROR = "ERROR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,13 @@ def watch_layout(draft: Draft) -> None:
 
 def lacks_partitions(draft: Draft, group: TaskGroup) -> bool:
     """Return True if the layout gives a reading group partitions that it does not read."""
-    if draft.bounds is not None:
+    stream = draft.view.stream
+    if draft.bounds is not None or isinstance(stream, StreamFailure):
         return False
-    return any(partition not in group.starts for partition in draft.layout.get(group.group_id, ()))
+    return any(
+        partition not in group.starts and partition in stream.latest
+        for partition in draft.layout.get(group.group_id, ())
+    )
 
 
 def discover_tasks(draft: Draft) -> None:
@@ -191,14 +195,14 @@ def _joins_reading(draft: Draft, task: StreamTask) -> bool:
 
 def _group_of(draft: Draft, task: StreamTask) -> TaskGroup:
     return TaskGroup(
-        group_id=draft.group_of(min(task.starts)),
+        group_id=draft.group_of(min(task.starts, default=0)),
         work=draft.view.work,
         starts=task.starts,
         base_sequence=task.base_sequence,
         min_time=task.min_time,
         max_time=task.max_time,
         tasks=(task.name,),
-        checkpoints=task.checkpoints,
+        checkpoints=task.checkpoints or {0: task.starts},
         requests=task.request,
     )
 

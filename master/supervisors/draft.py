@@ -27,7 +27,6 @@ from master.supervisors.health import ErrorEvent, State
 from master.supervisors.view import (
     Memory,
     Rescaling,
-    StreamFailure,
     StreamTask,
     SupervisorView,
     TaskEnd,
@@ -71,6 +70,8 @@ class Draft:
         """The partitions of each group, by the present number of groups; asked after discovery."""
         groups: dict[int, list[int]] = {}
         for partition in self.partitions:
+            if self.bounds is not None and partition not in self.bounds.ends:
+                continue
             groups.setdefault(self.group_of(partition), []).append(partition)
         return {group_id: tuple(groups[group_id]) for group_id in sorted(groups)}
 
@@ -197,11 +198,6 @@ class Draft:
                 begun = begin_of(self.tasks_of(group))
                 moments.append(None if begun is None else begun + duration)
         return min((at for at in moments if at is not None and at > self.now), default=None)
-
-    @property
-    def stream_failure(self) -> str | None:
-        stream = self.view.stream
-        return stream.reason if isinstance(stream, StreamFailure) else None
 
 
 def begin_of(tasks: Iterable[StreamTask]) -> datetime | None:

@@ -320,6 +320,33 @@ def test_partitions_that_are_gone_stay_known() -> None:
     assert world.memory.partitions == (0, 1)
 
 
+def test_a_partition_that_is_gone_fails_the_run_and_the_others_are_read() -> None:
+    world = reading_world()
+    world.latest = {0: 100}
+    world.fail(world.live[0])
+    world.run()
+    assert [dict(each.starts) for each in world.made(StartTask)] == [{0: 0}]
+    assert "partition 1 of 'events' is gone" in world.memory.health.errors[-1].text
+    world.begin()
+    world.run()
+    assert world.memory.early_stop_at is None
+    world.latest = {0: 100, 1: 100}
+    world.run()
+    world.run(after=120)
+    world.answer()
+    world.run()
+    assert world.made(StartTask)[0].starts == {0: 0, 1: 0}
+
+
+def test_a_task_whose_row_says_nothing_is_stopped() -> None:
+    world = a_world()
+    world.tasks["odd"] = StreamTask(name="odd", base_sequence="", starts={}, checkpoints={})
+    world.tasks["odder"] = replace(world.tasks["odd"], name="odder", status=TaskStatus.PUBLISHING)
+    world.run()
+    assert [each.task for each in world.made(StopTask)] == ["odd"]
+    assert world.memory.publishing[0].tasks == ("odder",)
+
+
 def test_an_expired_offset_fails_the_run_with_advice_and_harms_no_other_group() -> None:
     world = a_world({0: 100, 1: 100}, taskCount=2)
     world.stored, world.earliest = {0: 5, 1: 50}, {0: 20, 1: 20}
