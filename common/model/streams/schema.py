@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.model.streams.expressions import ExpressionTextError, read_expression
 from common.model.streams.fields import Fields, shown, whole_number
 from common.model.streams.filters import read_filter
 from common.model.streams.formats import read_timestamp
@@ -232,11 +233,17 @@ def _transforms(fields: Fields) -> tuple[tuple[Transform, ...], Filter | None]:
     return transforms, None if condition is None else read_filter(condition)
 
 
-def _transform(fields: Fields) -> Transform:
+def _transform(fields: Fields) -> Transform | None:
     fields.one_of("type", ("expression",), default="expression")
-    name, expression = fields.name("name"), fields.name("expression")
+    name, text = fields.name("name"), fields.name("expression")
     fields.close()
-    return Transform(name=name, expression=expression)
+    if not text:
+        return None
+    try:
+        return Transform(name=name, expression=read_expression(text))
+    except ExpressionTextError as error:
+        fields.wrong("expression", f"{shown(text)} is no expression: {error}")
+        return None
 
 
 def _check_names(fields: Fields, dimensions: Dimensions, metrics: tuple[Metric, ...]) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from common.model.streams.expressions import Node
 from common.model.streams.periods import Granularity
 
 Offsets: TypeAlias = Mapping[int, int]
@@ -182,7 +183,7 @@ class Transform:
     """A column that is computed of others before the filter."""
 
     name: str
-    expression: str
+    expression: Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

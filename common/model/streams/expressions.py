@@ -1,0 +1,230 @@
+"""Reads expressions of transforms: a small part of Druid's language, as a tree.
+
+Pure. Operators, from the tightest: unary `-` and `!`; `^`, which joins from the right; `*` `/` `%`;
+`+` `-`; comparisons; `&&` and `||`, which Druid ranks equal, so that mixing them takes parentheses
+here. Names are columns, also in double quotes; texts stand in single quotes. A function that is not
+in `FUNCTIONS` is refused by its name, and so is a wrong number of arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+MAX_LENGTH: Final = 10_000
+MAX_DEPTH: Final = 50
+MAX_HEIGHT: Final = 100
+_MANY: Final = 100
+
+FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("abs", "ceil", "floor", "sqrt", "exp", "log", "log10"), (1, 1)),
+    **dict.fromkeys(("strlen", "lower", "upper", "reverse", "isnull", "notnull"), (1, 1)),
+    **dict.fromkeys(("trim", "ltrim", "rtrim", "round"), (1, 2)),
+    **dict.fromkeys(("pow", "div", "mod", "nvl", "cast", "strpos", "repeat"), (2, 2)),
+    **dict.fromkeys(("contains_string", "icontains_string", "regexp_like"), (2, 2)),
+    **dict.fromkeys(("timestamp_extract", "timestamp_floor", "timestamp_ceil"), (2, 2)),
+    **dict.fromkeys(("timestamp", "timestamp_format", "timestamp_parse"), (1, 2)),
+    **dict.fromkeys(("greatest", "least", "concat"), (1, _MANY)),
+    **dict.fromkeys(("if", "replace", "lpad", "rpad", "timestamp_shift"), (3, 3)),
+    **dict.fromkeys(("substring", "regexp_extract"), (2, 3)),
+    "case_searched": (2, _MANY),
+    "case_simple": (3, _MANY),
+    "like": (2, 2),
+    "json_value": (2, 2),
+}
+"""The functions, each with the least and the greatest number of arguments."""
+
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)"
+    r'|(?P<quoted>"(?:[^"\\]|\\.)*")'
+    r"|(?P<text>'(?:[^'\\]|\\.)*')"
+    r"|(?P<sign>&&|\|\||[<>=!]=|[-+*/%^!<>(),]))"
+)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_RANKS: Final[Mapping[str, int]] = {
+    "&&": 1,
+    "||": 1,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 2),
+    "+": 3,
+    "-": 3,
+    "*": 4,
+    "/": 4,
+    "%": 4,
+    "^": 5,
+}
+_UNARY_RANK: Final = 6
+
+
+class ExpressionTextError(ValueError):
+    """A text that is no expression; the message names the mistake and its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A constant; None is null."""
+
+    value: str | int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """The value of a column, null if a record has none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function or an operator with its arguments; unary operators have one."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+Node: TypeAlias = Literal | Column | Call
+
+
+def read_expression(text: str) -> Node:
+    """Read an expression; `ExpressionTextError` names the first mistake."""
+    if len(text) > MAX_LENGTH:
+        raise ExpressionTextError(f"it is longer than {MAX_LENGTH} characters")
+    parser = _Parser(text)
+    node = parser.expression(0, depth=0)
+    if parser.kind:
+        raise ExpressionTextError(f"{parser.here} was not expected")
+    if _is_higher(node, MAX_HEIGHT):
+        raise ExpressionTextError(f"it joins more than {MAX_HEIGHT} operands in a row")
+    return node
+
+
+def _is_higher(node: Node, most: int) -> bool:
+    """Return True for a tree that functions which call themselves could not walk."""
+    level: list[Node] = [node]
+    for _ in range(most):
+        level = [part for each in level if isinstance(each, Call) for part in each.arguments]
+        if not level:
+            return False
+    return True
+
+
+class _Parser:
+    """One pass over a text, with one token of look-ahead in `kind` and `word`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._end = 0
+        self.kind = ""
+        self.word = ""
+        self._place = 0
+        self._advance()
+
+    @property
+    def here(self) -> str:
+        """The present token with its place, for mistakes."""
+        return f"{self.word!r} at {self._place + 1}" if self.kind else "the end"
+
+    def expression(self, rank: int, *, depth: int) -> Node:
+        """Read operands joined by operators of more than `rank`."""
+        if depth > MAX_DEPTH:
+            raise ExpressionTextError(f"it is nested more than {MAX_DEPTH} deep")
+        left = self._operand(depth)
+        logical = ""
+        while self.kind == "sign" and _RANKS.get(self.word, 0) > rank:
+            operator = self.word
+            if operator in {"&&", "||"}:
+                if logical not in {"", operator}:
+                    raise ExpressionTextError("&& beside || needs parentheses")
+                logical = operator
+            self._advance()
+            # A power joins from the right: its own rank is allowed there again.
+            own = _RANKS[operator] - (operator == "^")
+            right = self.expression(own, depth=depth + 1)
+            left = Call(function=operator, arguments=(left, right))
+        return left
+
+    def _operand(self, depth: int) -> Node:
+        kind, word = self.kind, self.word
+        if kind == "sign" and word in {"-", "!"}:
+            self._advance()
+            argument = self.expression(_UNARY_RANK, depth=depth + 1)
+            return Call(function=word, arguments=(argument,))
+        if kind == "sign" and word == "(":
+            self._advance()
+            inner = self.expression(0, depth=depth + 1)
+            self._expect(")")
+            return inner
+        if kind in {"", "sign"}:
+            raise ExpressionTextError(f"a value was expected, not {self.here}")
+        place = self.here
+        self._advance()
+        match kind:
+            case "number":
+                return Literal(value=_number(word))
+            case "text":
+                return Literal(value=_unescaped(word))
+            case "quoted":
+                return Column(name=_unescaped(word))
+        if self.kind == "sign" and self.word == "(":
+            return self._call(word, place, depth)
+        return Literal(value=None) if word == "null" else Column(name=word)
+
+    def _call(self, name: str, place: str, depth: int) -> Node:
+        function = name.lower()
+        self._advance()
+        arguments: list[Node] = []
+        while not (self.kind == "sign" and self.word == ")"):
+            if arguments:
+                self._expect(",")
+            arguments.append(self.expression(0, depth=depth + 1))
+        self._advance()
+        if function not in FUNCTIONS:
+            known = ", ".join(sorted(FUNCTIONS))
+            raise ExpressionTextError(f"the function {place} is unknown; known are {known}")
+        least, most = FUNCTIONS[function]
+        if not least <= len(arguments) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise ExpressionTextError(f"{place} takes {wanted} arguments, not {len(arguments)}")
+        return Call(function=function, arguments=tuple(arguments))
+
+    def _expect(self, sign: str) -> None:
+        if self.kind != "sign" or self.word != sign:
+            raise ExpressionTextError(f"{sign!r} was expected, not {self.here}")
+        self._advance()
+
+    def _advance(self) -> None:
+        found = _TOKEN.match(self._text, self._end)
+        if found is None:
+            rest = self._text[self._end :].strip()
+            if rest:
+                raise ExpressionTextError(f"{rest[:10]!r} can't be read")
+            self.kind = self.word = ""
+            return
+        self._end = found.end()
+        self.kind = found.lastgroup or ""
+        self.word = found[self.kind]
+        self._place = found.start(self.kind)
+
+
+def _number(token: str) -> int | float:
+    if token.isdecimal():
+        value = int(token)
+        if value >= 2**63:
+            raise ExpressionTextError(f"{token[:30]} is more than a long holds")
+        return value
+    number = float(token)
+    if number == float("inf"):
+        raise ExpressionTextError(f"{token[:30]} is more than a double holds")
+    return number
+
+
+def _unescaped(token: str) -> str:
+    return _ESCAPE.sub(
+        lambda found: (
+            chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _ESCAPED.get(found[1], found[1])
+        ),
+        token[1:-1],
+    )

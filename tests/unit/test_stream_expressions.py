@@ -1,0 +1,104 @@
+"""Expressions of transforms: trees by rank, and mistakes that name their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.model.streams.expressions import (
+    FUNCTIONS,
+    MAX_DEPTH,
+    MAX_HEIGHT,
+    MAX_LENGTH,
+    Call,
+    Column,
+    ExpressionTextError,
+    Literal,
+    Node,
+    read_expression,
+)
+
+
+def shown(node: Node) -> str:
+    """Show a tree with all of its parentheses."""
+    match node:
+        case Literal():
+            return repr(node.value)
+        case Column():
+            return node.name
+        case Call():
+            return f"({' '.join((node.function, *map(shown, node.arguments)))})"
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("delay", "delay"),
+        ('"dep delay"', "dep delay"),
+        (r"'it\'s\n\u00e9'", repr("it's\né")),
+        ("1", "1"),
+        ("2.5e3", "2500.0"),
+        ("null", "None"),
+        ("a + b * c", "(+ a (* b c))"),
+        ("a - b - c", "(- (- a b) c)"),
+        ("a ^ b ^ c", "(^ a (^ b c))"),
+        ("-a ^ 2", "(^ (- a) 2)"),
+        ("!a && b", "(&& (! a) b)"),
+        ("--a", "(- (- a))"),
+        ("(a + b) * c", "(* (+ a b) c)"),
+        ("a + b > c * 2", "(> (+ a b) (* c 2))"),
+        ("a == 1 && b != 'x' && c", "(&& (&& (== a 1) (!= b 'x')) c)"),
+        ("(a || b) && c", "(&& (|| a b) c)"),
+        ("IF(a > 5, 'late', concat(b, '!'))", "(if (> a 5) 'late' (concat b '!'))"),
+        ("timestamp_floor(__time, 'PT1H')", "(timestamp_floor __time 'PT1H')"),
+        ("case_searched(a>1,'x',a>0,'y','z')", "(case_searched (> a 1) 'x' (> a 0) 'y' 'z')"),
+    ],
+)
+def test_an_expression_is_a_tree_by_the_rank_of_its_operators(text: str, tree: str) -> None:
+    assert shown(read_expression(text)) == tree
+    assert shown(read_expression(f"  ( {text} ) ")) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("", "a value was expected, not the end"),
+        ("a +", "not the end"),
+        ("* a", "not '*' at 1"),
+        ("a b", "'b' at 3 was not expected"),
+        ("(a", "')' was expected, not the end"),
+        ("f(a", "',' was expected"),
+        ("median(a)", "the function 'median' at 1 is unknown; known are abs"),
+        ("1 + eval(a)", "'eval' at 5"),
+        ("strlen()", "'strlen' at 1 takes 1 arguments, not 0"),
+        ("if(a, b)", "takes 3 arguments, not 2"),
+        ("substring(a)", "takes 2 to 3 arguments, not 1"),
+        ("a && b || c", "needs parentheses"),
+        ("a # b", "'# b' can't be read"),
+        ("'open", "can't be read"),
+        ("9223372036854775808", "more than a long holds"),
+        ("1e999", "more than a double holds"),
+        ("(" * (MAX_DEPTH + 2) + "a", "nested more than"),
+        ("-" * (MAX_DEPTH + 2) + "a", "nested more than"),
+        ("a" * (MAX_LENGTH + 1), "longer than"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
+    with pytest.raises(ExpressionTextError) as caught:
+        read_expression(text)
+    assert mistake in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_function_takes_its_numbers_of_arguments_and_no_others(name: str) -> None:
+    least, most = FUNCTIONS[name]
+    for count in (least, most):
+        assert read_expression(f"{name}({','.join('a' * count)})")
+    for count in (least - 1, most + 1):
+        with pytest.raises(ExpressionTextError):
+            read_expression(f"{name}({','.join('a' * count)})")
+
+
+def test_a_long_chain_of_operators_is_refused_before_anything_walks_it() -> None:
+    assert read_expression(" + ".join("a" * MAX_HEIGHT))
+    with pytest.raises(ExpressionTextError, match="operands in a row"):
+        read_expression(" + ".join("a" * 2_000))
