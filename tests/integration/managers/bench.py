@@ -41,7 +41,7 @@ class Bench:
         installation = home / "spark"
         (installation / "bin").mkdir(parents=True)
         submit = installation / "bin" / "spark-submit"
-        submit.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_SUBMIT} "$@"\n')
+        submit.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {_SUBMIT} "$@"\n')
         submit.chmod(0o755)
         (home / "job.py").touch()
         self.home = home
