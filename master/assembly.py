@@ -37,6 +37,7 @@ from master.loops.complement_loop import ComplementConfig, ComplementLoop
 from master.loops.dependent_loop import DependentConfig, DependentLoop
 from master.loops.failover_loop import FailoverConfig, FailoverLoop
 from master.loops.heartbeat import HeartbeatLoop
+from master.loops.hint_targets import HintTargets
 from master.loops.hold_loop import HoldConfig, HoldLoop
 from master.loops.queue_loop import QueueConfig, QueueLoop
 from master.loops.retention_loop import RetentionConfig, RetentionLoop
@@ -75,8 +76,12 @@ class Master:
         heartbeat_text: Callable[[], str],
         return_grace: timedelta,
         admitted: Callable[[], bool] = lambda: True,
+        hints: HintTargets | None = None,
     ) -> None:
-        """`return_grace`: the time that workers have to come back, too, once this master has."""
+        """`return_grace`: the time that workers have to come back, too, once this master has.
+
+        `hints`: what the stores ask for the worker that they tell of new attempts.
+        """
         self.wakes = Wakes()
         self.identity = Identity(registry.membership)
         self._failover_store = stores.failover
@@ -106,6 +111,10 @@ class Master:
                 complement_uses_chosen_date=complement_uses_chosen_date,
             ),
         )
+        self.hints = hints
+        if hints is not None:
+            hints.active = lambda: self.runs.active
+            hints.wake = lambda: self.wakes.wake(HintTargets.name)
         self.holds = HoldLoop(
             stores.holds,
             identity=self.identity,
@@ -206,6 +215,7 @@ class Master:
             self.heartbeat,
             self.runs,
             self.queue,
+            *(() if self.hints is None else (self.hints,)),
             self.holds,
             self.timeouts,
             self.dependents,

@@ -58,6 +58,7 @@ from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
 from master.assembly import Master, Stores
+from master.loops.hint_targets import HintTargets
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 
 NAME = "master-server"
@@ -116,7 +117,10 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(engine))
         registry = service.reach(lambda: connect_registry(registry_config(config), clock=clock))
         stack.callback(registry.close)
-        commands = PostgresCommandStore(engine, param_limit_bytes=config.command.param_limit_bytes)
+        hints = HintTargets(registry.membership)
+        commands = PostgresCommandStore(
+            engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
+        )
         master = Master(
             settings,
             zone=zone,
@@ -125,7 +129,7 @@ def run(config: Config) -> int:
             registry=registry,
             stores=Stores(
                 commands=commands,
-                runs=PostgresRunStore(engine),
+                runs=PostgresRunStore(engine, hint_to=hints.target),
                 failover=PostgresFailoverStore(engine),
                 holds=PostgresHoldStore(engine),
                 timeouts=PostgresTimeoutStore(engine),
@@ -144,6 +148,7 @@ def run(config: Config) -> int:
                 reserved_memory_gb=settings.reserved_memory_gb,
                 clock=clock,
             ),
+            hints=hints,
         )
         url = configuration.database_url(config)
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")

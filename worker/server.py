@@ -64,6 +64,7 @@ from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
+from common.store.listen import Notifications, hint_channel
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from common.store.worker.worker_groups import ensure_worker_groups
@@ -78,6 +79,7 @@ from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.folder_loop import FolderLoop
 from worker.loops.heartbeat import HeartbeatLoop
+from worker.loops.hint_loop import HintLoop
 from worker.loops.host_loop import HostLoop
 from worker.loops.lease_loop import LeaseLoop
 from worker.loops.log_store_loop import LogStoreLoop
@@ -196,6 +198,7 @@ class WorkerServer:
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
+            stack.callback(self._add_hints(service, worker).close)
             logs_of_tasks = LogServer(
                 config.home / "tasks" / "logs",
                 guard=LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster),
@@ -393,6 +396,18 @@ class WorkerServer:
         count(state="used").set_function(live)
         count(state="complement").set_function(lambda: len(supervisor.yielding()))
         count(state="free").set_function(lambda: slots - live())
+
+    def _add_hints(self, service: Service, worker: Worker) -> Notifications:
+        settings = self._settings
+        source = Notifications(
+            configuration.database_url(self._config),
+            (hint_channel(f"{settings.host}:{settings.port}"),),
+            application_name=f"{NAME}-{settings.port}-listen",
+        )
+        hints = HintLoop(source, hinted=worker.claims.hinted)
+        service.add(OutageTolerant(hints))
+        service.on_stop(HintLoop.name, hints.stop)
+        return source
 
     def _add_spark(self, service: Service, store: PostgresTaskStore, cluster: str) -> None:
         self._wakes.by_name[HostLoop.name] = service.add(self._host).wake

@@ -158,6 +158,10 @@ class TaskQueue(Protocol):
         """Drop claims after the rows have been changed, or were found not to want it."""
         ...
 
+    def take_out_soon(self, entries: Sequence[QueueEntry]) -> None:
+        """`withdraw` without waiting; raises nothing. What stays in is seen by the next look."""
+        ...
+
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` after entries may have been added."""
         ...

@@ -212,6 +212,14 @@ class Session:
             transaction.delete(path)
         transaction.commit_async().rawlink(answered)
 
+    def delete_soon(self, paths: Sequence[str]) -> None:
+        """Delete znodes without waiting, as long as that is possible; it is not repeated."""
+        link = self._link
+        if self._closed or link.over or not link.client.connected:
+            return
+        for path in paths:
+            link.client.delete_async(path)
+
     def take_back_later(self, path: str) -> None:
         """Delete a znode as soon as ZooKeeper answers, if it was made by this session at all."""
         self.repair_later(path, partial(self._delete_own, path=path))

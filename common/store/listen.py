@@ -22,6 +22,7 @@ a (re)connection has an empty channel and means that any other may have been mis
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import selectors
@@ -36,6 +37,7 @@ from psycopg2 import sql
 
 from common.clock import Clock, SystemClock
 from common.errors import ServiceUnreachableError
+from common.model.cluster import QueueEntry
 from common.model.instances import TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import TaskState
@@ -55,6 +57,20 @@ class Channel(StrEnum):
     HOLD = "orcaflow_hold"
     SCHEDULE = "orcaflow_schedule"
     COMPLEMENT = "orcaflow_complement"
+
+
+def hint_channel(address: str) -> str:
+    """Return the channel on which the worker at this address is told of new attempts.
+
+    The payload is names of queue entries with a space between each two.
+    """
+    return f"orcaflow_hint_{hashlib.blake2b(address.encode(), digest_size=12).hexdigest()}"
+
+
+def read_hint(payload: str) -> tuple[QueueEntry, ...]:
+    """Read a payload of a hint channel; whatever is no name of an entry is left out."""
+    entries = (QueueEntry.parse(name) for name in payload.split(" "))
+    return tuple(entry for entry in entries if entry is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

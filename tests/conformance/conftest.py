@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from common.store.connect import connect, engine
-from common.store.listen import Channel
+from common.store.listen import Channel, hint_channel
 from tests.conformance.registries import InMemory, OnZookeeper, Server
-from tests.conformance.store_tables import MemoryTables, PostgresTables, Tables
+from tests.conformance.store_tables import WORKER, MemoryTables, PostgresTables, Tables
 from tests.conftest import MIGRATED, Databases
 
 
@@ -24,7 +24,7 @@ def postgres_tables(databases: Databases) -> Iterator[PostgresTables]:
         made = engine(url)
         listener = connect(url)
         with listener.cursor() as cursor:
-            for channel in Channel:
+            for channel in (*Channel, hint_channel(WORKER.address)):
                 cursor.execute(f"LISTEN {channel}")
         yield PostgresTables(made, listener)
         listener.close()

@@ -124,7 +124,12 @@ REFUSED = (RowRefusedError, DBAPIError)
 
 
 class Tables(Protocol):
-    """The stores over one database, with direct access to its rows, as a person has."""
+    """The stores over one database, with direct access to its rows, as a person has.
+
+    `hinted` is the address of the worker that is told of new attempts.
+    """
+
+    hinted: str | None
 
     @property
     def commands(self) -> CommandStore: ...
@@ -168,8 +173,11 @@ class Tables(Protocol):
 class MemoryTables:
     def __init__(self) -> None:
         self.database = MemoryDatabase(os_user="tester")
-        self.commands = MemoryCommandStore(self.database, param_limit_bytes=PARAM_LIMIT)
-        self.runs = MemoryRunStore(self.database)
+        self.hinted: str | None = None
+        self.commands = MemoryCommandStore(
+            self.database, param_limit_bytes=PARAM_LIMIT, hint_to=lambda _: self.hinted
+        )
+        self.runs = MemoryRunStore(self.database, hint_to=lambda _: self.hinted)
         self.tasks = MemoryTaskStore(self.database)
         self.failover = MemoryFailoverStore(self.database)
         self.holds = MemoryHoldStore(self.database)
@@ -200,8 +208,11 @@ class MemoryTables:
 class PostgresTables:
     def __init__(self, made: Engine, listener: Any) -> None:
         self.engine = made
-        self.commands = PostgresCommandStore(made, param_limit_bytes=PARAM_LIMIT)
-        self.runs = PostgresRunStore(made)
+        self.hinted: str | None = None
+        self.commands = PostgresCommandStore(
+            made, param_limit_bytes=PARAM_LIMIT, hint_to=lambda _: self.hinted
+        )
+        self.runs = PostgresRunStore(made, hint_to=lambda _: self.hinted)
         self.tasks = PostgresTaskStore(made)
         self.failover = PostgresFailoverStore(made)
         self.holds = PostgresHoldStore(made)
@@ -265,6 +276,7 @@ class PostgresTables:
             db.execute(
                 text("; ".join([*deletions, "UPDATE t_ds_user SET tenant_id = 1, queue = NULL"]))
             )
+        self.hinted = None
         self.notifications()
 
 

@@ -111,6 +111,17 @@ def test_what_was_withdrawn_is_gone(server: Server) -> None:
     assert queue.entries() == (entry(2),)
 
 
+def test_what_is_taken_out_without_waiting_is_gone_soon(server: Server) -> None:
+    queue = server.daemon().task_queue
+    queue.offer([entry(1), entry(2)])
+    queue.take_out_soon([entry(1), entry(3)])
+    server.until(lambda: queue.entries() == (entry(2),))
+    daemon, _ = a_worker(server)
+    server.expire(daemon)
+    # Nobody waits for it, so nobody is told.
+    daemon.task_queue.take_out_soon([entry(2)])
+
+
 def test_of_two_claims_for_one_entry_one_wins(server: Server) -> None:
     (one, node), (other, other_node) = a_worker(server), a_worker(server, THERE)
     one.task_queue.offer([entry(1)])

@@ -36,7 +36,7 @@ from common.registry.config import RegistryConfig
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import KillQueue, Membership, Mutex, Registry, Standing, TaskQueue
 from common.store.connect import engine
-from common.store.listen import Notification, Notifications
+from common.store.listen import Notification, Notifications, hint_channel, read_hint
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.dependents import PostgresDependentStore
@@ -48,6 +48,7 @@ from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
 from common.store.worker.tasks import PostgresTaskStore
 from master.assembly import Master, Stores
+from master.loops.hint_targets import HintTargets
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 from tests.conftest import ZookeeperRoot
 from tests.integration.postgres_wire import PostgresWire, postgres_wire
@@ -67,6 +68,7 @@ _SESSION = timedelta(seconds=30)
 _END_OF_NEWS = "orcaflow_schedule", "all that was notified before has been read"
 _WRITES = frozenset({1, 2, 5, 7, 14, 15, 16})
 """Create, delete, set data, set rights, a transaction, create with its state, reconfigure."""
+_HINTS = hint_channel(f"{WorkerConfig().host}:{WorkerConfig().port}")
 _PING, _CLOSE = 11, -11
 
 
@@ -102,12 +104,13 @@ def _nothing(work: Callable[[], object]) -> None:
 
 
 class _Rung:
-    """A task queue that calls who watches it in the thread that offers, once the entries are there."""
+    """A task queue that calls who watches it when it is told to, once the entries are there."""
 
     def __init__(self, queue: TaskQueue, watching: list[Callable[[], None]]) -> None:
         self._queue = queue
         self._watching = watching
         self.uncounted: Callable[[Callable[[], object]], None] = _nothing
+        self.rung = False
 
     def offer(self, entries: Sequence[QueueEntry]) -> None:
         self._queue.offer(entries)
@@ -132,8 +135,15 @@ class _Rung:
     def _ring(self) -> None:
         # Answered after all that this session has asked for before.
         self.uncounted(self._queue.claimed)
-        for changed in self._watching:
-            changed()
+        self.rung = True
+
+    def pass_on(self) -> bool:
+        """Call who watches if entries were offered; True if so."""
+        rung, self.rung = self.rung, False
+        if rung:
+            for changed in self._watching:
+                changed()
+        return rung
 
     def withdraw(self, entries: Sequence[QueueEntry]) -> None:
         self._queue.withdraw(entries)
@@ -155,22 +165,29 @@ class _Rung:
     def release(self, entries: Sequence[QueueEntry]) -> None:
         self._queue.release(entries)
 
+    def take_out_soon(self, entries: Sequence[QueueEntry]) -> None:
+        self._queue.take_out_soon(entries)
+
     def watch(self, changed: Callable[[], None]) -> None:
         self._watching.append(changed)
 
 
 class _News:
-    """The master's notifications, of which `wait` returns all that were sent, and does not wait."""
+    """The notifications, of which `wait` returns all that the master is sent, and does not wait."""
 
     def __init__(self, url: str, dsn: str) -> None:
-        self._source = Notifications(url, CHANNELS)
+        self._source = Notifications(url, (*CHANNELS, _HINTS))
+        self.hinted: Callable[[Sequence[QueueEntry]], None] = lambda _: None
         self._asking = psycopg2.connect(dsn)
         self._asking.autocommit = True
         self.waiting: list[Notification] = []
         assert self._source.wait(_PATIENCE), "the first notification is a reminder"
 
-    def read(self) -> int:
-        """Take all that was sent until now; notifications come in the order of their commits."""
+    def read(self) -> tuple[int, int]:
+        """Take all that was sent to the master and to the worker until now, and count it.
+
+        Notifications come in the order of their commits.
+        """
         end = Notification(channel=_END_OF_NEWS[0], payload=_END_OF_NEWS[1])
         with self._asking.cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", _END_OF_NEWS)
@@ -180,8 +197,11 @@ class _News:
             assert news, "nothing was notified in time"
             found += news
         found.remove(end)
-        self.waiting += found
-        return len(found)
+        hints = [each for each in found if each.channel == _HINTS]
+        for hint in hints:
+            self.hinted(read_hint(hint.payload))
+        self.waiting += [each for each in found if each not in hints]
+        return len(found) - len(hints), len(hints)
 
     def wait(self, timeout: timedelta) -> list[Notification]:
         taken, self.waiting = self.waiting, []
@@ -217,6 +237,7 @@ class SteppedDaemons:
     wires: Mapping[str, PostgresWire]
     news: _News
     notices: NoticeLoop
+    rung: Sequence[_Rung]
     sql: Callable[..., list[tuple[Any, ...]]]
     loops: dict[str, _Loop] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -240,6 +261,9 @@ class SteppedDaemons:
             if name is not None:
                 passes[name] += 1
                 self._pass(self.loops[name])
+            elif sum(each.pass_on() for each in self.rung):
+                # After the hint of the same attempts, as PostgreSQL is faster with that.
+                continue
             elif self.supervisor.running():
                 self._end_attempts()
             elif not self._rest_a_little():
@@ -257,7 +281,9 @@ class SteppedDaemons:
         self.turn = turn
 
     def _read_news(self) -> None:
-        self.counts["master: notifications"] += self.news.read()
+        news, hints = self.news.read()
+        self.counts["master: notifications"] += news
+        self.counts["worker: notifications"] += hints
         if self.news.waiting:
             # It rests in `wait` alone.
             self.notices.run_once()
@@ -336,8 +362,17 @@ def stepped_daemons(url: str, zookeeper: ZookeeperRoot, home: Path) -> Iterator[
         worker, supervisor = _worker(registries["worker"], engines["worker"], home, clock)
         stack.callback(supervisor.close)
         stepped = SteppedDaemons(
-            clock, worker, supervisor, registries, wires, news, notices, _executing(connection)
+            clock,
+            worker,
+            supervisor,
+            registries,
+            wires,
+            news,
+            notices,
+            rung,
+            _executing(connection),
         )
+        news.hinted = worker.claims.hinted
         for each in rung:
             each.uncounted = stepped.uncounted
         master.heartbeat.join()
@@ -362,14 +397,15 @@ def _add(stepped: SteppedDaemons, daemon: str, loop: Any, wakes: dict[str, Any])
 
 
 def _master(registry: Registry, db: Any, clock: Clock) -> Master:
+    hints = HintTargets(registry.membership)
     return Master(
         MasterConfig(),
         zone=ZoneInfo("UTC"),
         clock=clock,
         registry=registry,
         stores=Stores(
-            commands=PostgresCommandStore(db),
-            runs=PostgresRunStore(db),
+            commands=PostgresCommandStore(db, hint_to=hints.target),
+            runs=PostgresRunStore(db, hint_to=hints.target),
             failover=PostgresFailoverStore(db),
             holds=PostgresHoldStore(db),
             timeouts=PostgresTimeoutStore(db),
@@ -380,6 +416,7 @@ def _master(registry: Registry, db: Any, clock: Clock) -> Master:
         ),
         heartbeat_text=lambda: "",
         return_grace=_SESSION,
+        hints=hints,
     )
 
 

@@ -40,6 +40,7 @@ from common.store.master.commands import (
     refused,
     understand,
 )
+from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.master.recoveries import BEING_DELETED
 from common.store.transaction import storable, unstorable
@@ -86,9 +87,14 @@ class MemoryCommandStore(CommandStore):
     """`CommandStore` in memory."""
 
     def __init__(
-        self, database: MemoryDatabase, *, param_limit_bytes: int = PARAM_LIMIT_BYTES
+        self,
+        database: MemoryDatabase,
+        *,
+        param_limit_bytes: int = PARAM_LIMIT_BYTES,
+        hint_to: HintTarget = no_hint,
     ) -> None:
         self._db = database
+        self.hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
         self._begun: dict[int, int] = {}
 
@@ -118,7 +124,10 @@ class MemoryCommandStore(CommandStore):
             scheduled = [row.id for row, _ in batch if row.command_type == CommandType.SCHEDULER]
             note_beginnings(tx, {i: self._begun[i] for i in scheduled if i in self._begun})
             taken = Taken(handled=handled)
-            return taken if first_step is None else write_first_steps(tx, taken, first_step)
+            if first_step is not None:
+                taken = write_first_steps(tx, taken, first_step)
+                tx.hint(self.hint_to, taken.saved.offers)
+            return taken
 
     # The planner's view
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from common.model.cluster import Node
+from common.model.cluster import Node, QueueEntry
 from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
 from common.model.instances import Ownership
 from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
 from common.model.states import TERMINAL_PROCESS_STATES, TaskState
 from common.store.listen import Channel
+from common.store.master.plain_save import HintTarget, channel_of
 from common.store.transaction import unstorable
 from tests.memory.fires import FireRows
 from tests.memory.rows import (
@@ -129,6 +130,13 @@ class Transaction:
         old = rows.get(row_id)
         assert old is not None, f"{rows.name} has no row {row_id}"
         self._write(rows, row_id, old, None)
+
+    def hint(self, hint_to: HintTarget, offers: Sequence[QueueEntry]) -> None:
+        """Tell a worker of new attempts, as plain saves and takes do."""
+        channel = channel_of(hint_to, len(offers))
+        hinted = [each.name for each in offers if each.worker_group_id <= 0 and not each.yields]
+        if channel is not None and hinted:
+            self._notifications.append((channel, " ".join(hinted)))
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,10 @@ class MemoryTaskQueue:
     def release(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
             self._registry.take_back(TASKS_CLAIMED, entry.name)
+
+    def take_out_soon(self, entries: Sequence[QueueEntry]) -> None:
+        with suppress(RegistryUnavailableError):
+            self.withdraw(entries)
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._queued.watch(changed)

@@ -11,6 +11,7 @@ from common.model.decisions import FinishProcess
 from common.model.instances import Ownership, TaskReport
 from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
+from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
@@ -27,8 +28,9 @@ _STRONGER = {
 class MemoryRunStore(RunStore):
     """`RunStore` in memory. The simulator plants a mistake by overriding `_is_owned`."""
 
-    def __init__(self, database: MemoryDatabase) -> None:
+    def __init__(self, database: MemoryDatabase, *, hint_to: HintTarget = no_hint) -> None:
         self._db = database
+        self.hint_to = hint_to
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
         loaded: list[LoadedRun | UnreadableRun] = []
@@ -76,6 +78,7 @@ class MemoryRunStore(RunStore):
                 if step.ownership not in lost and step.ownership not in overtaken:
                     writing.step(step)
             saved = writing.saved()
+            tx.hint(self.hint_to, saved.offers)
         return replace(saved, lost=frozenset(lost), overtaken=frozenset(overtaken))
 
     def _is_overtaken(self, step: Step) -> bool:

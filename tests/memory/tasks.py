@@ -27,6 +27,7 @@ from common.store.worker.ports import (
 )
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.reading import entry_of
 from tests.memory.rows import (
     LogTailRecord,
     ProcessRecord,
@@ -50,12 +51,15 @@ class MemoryTaskStore(TaskStore):
         *,
         folders: AttemptFolders,
         now: datetime,
+        hinted: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         claimed = []
         with self._db.transaction("claim", by=node) as tx:
             for task_id in dict.fromkeys(task_instance_ids):
                 task = self._db.tasks.get(task_id)
                 if task is None or not self._may_start(task):
+                    continue
+                if hinted and entry_of(self._db, task_id).worker_group_id > 0:
                     continue
                 places = folders.paths(
                     task.process_definition_id, task.process_instance_id, task.id

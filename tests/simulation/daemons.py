@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from common.runtime.service import Loop
-from common.store.listen import Notification
+from common.store.listen import Channel, Notification, hint_channel
 from master.loops.run_worker import RunWorker
 from tests.memory.registry import MemoryRegistry
 
@@ -53,6 +53,12 @@ class Daemon:
             if step.loop.name == name:
                 step.due = now
 
+    def listens_to(self, channel: str) -> bool:
+        """True for what masters listen to; a worker listens to hints for itself alone."""
+        if self.runs is None:
+            return channel == hint_channel(self.name)
+        return channel in tuple(Channel)
+
     def tick_host(self) -> None:
         """Do what happens on a host as time passes, besides the loops."""
         self.registry.pulse()
@@ -61,7 +67,7 @@ class Daemon:
 
 
 class Mailbox:
-    """The notification source of a simulated master."""
+    """The notification source of a simulated daemon."""
 
     def __init__(self, queue: deque[Notification]) -> None:
         self._queue = queue

@@ -25,6 +25,7 @@ from common.store.worker.ports import AttemptFolders
 from master.assembly import Master, Stores
 from master.engine.task_run import ImpossibleError
 from master.loops.heartbeat import HeartbeatLoop
+from master.loops.hint_targets import HintTargets
 from master.loops.notice_loop import NoticeLoop
 from master.loops.run_worker import RunWorker
 from tests.memory.registry import MemoryZooKeeper
@@ -47,6 +48,7 @@ from tests.simulation.schedules import draw_schedules
 from tests.simulation.virtual_clock import START, VirtualClock
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
+from worker.loops.hint_loop import HintLoop
 
 _UTC = ZoneInfo("UTC")
 _FAULTY = timedelta(seconds=40)
@@ -58,6 +60,7 @@ _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
 _BEAT = timedelta(seconds=1)
 _AGING = timedelta(seconds=25)
+_LISTENING = (NoticeLoop.name, HintLoop.name)
 _RESTART = (0.0, 0.5, 3.0, 15.0)
 
 
@@ -348,7 +351,7 @@ class World:
             step.due = _NEVER
             changes = len(self.database.changes)
             rest = step.loop.run_once()
-            if step.loop.name != NoticeLoop.name:
+            if step.loop.name not in _LISTENING:
                 # A pass without changes waits for something, never for less than this.
                 is_idle = changes == len(self.database.changes)
                 rest = max(rest, step.idle if is_idle else _BUSY)
@@ -390,11 +393,12 @@ class World:
         self.zookeeper.deliver()
         for channel, payload in self.database.drain_notifications():
             for daemon in self.daemons.values():
-                if self._happens(self.options.lose_notice):
+                if not daemon.listens_to(channel) or self._happens(self.options.lose_notice):
                     continue
                 times = 2 if self._happens(self.options.repeat_notice) else 1
                 daemon.source.extend([Notification(channel=channel, payload=payload)] * times)
-                daemon.wake(NoticeLoop.name, self.clock.elapsed)
+                for name in _LISTENING:
+                    daemon.wake(name, self.clock.elapsed)
             if channel == Channel.TASK and not self._healed:
                 before, self._current = self._current, None
                 self.people.react_to_end()
@@ -476,6 +480,10 @@ class World:
 
     def _make_master(self, daemon: Daemon) -> None:
         host, _, port = daemon.name.partition(":")
+        hints = HintTargets(daemon.registry.membership)
+        commands = self.parts.command_store(self.database)
+        runs = self.parts.run_store(self.database, self)
+        commands.hint_to = runs.hint_to = hints.target
         master = Master(
             MasterConfig(
                 host=host,
@@ -490,8 +498,8 @@ class World:
             clock=self.clock,
             registry=daemon.registry,
             stores=Stores(
-                commands=self.parts.command_store(self.database),
-                runs=self.parts.run_store(self.database, self),
+                commands=commands,
+                runs=runs,
                 failover=self.parts.failover_store(self.database, self),
                 holds=self.parts.hold_store(self.database),
                 timeouts=self.parts.timeout_store(self.database),
@@ -502,6 +510,7 @@ class World:
             ),
             heartbeat_text=lambda: self.heartbeat(host),
             return_grace=self.zookeeper.session_timeout,
+            hints=hints,
         )
         daemon.runs = watched(master.runs, self.database, self.violations)
         self.parts.run_worker(master.runs)
@@ -534,7 +543,8 @@ class World:
             folders=AttemptFolders(work="/t", logs="/t/logs"),
             heartbeat_text=lambda: self.heartbeat(host),
         )
-        for loop in worker.loops:
+        hints = HintLoop(Mailbox(daemon.source), hinted=worker.claims.hinted)
+        for loop in (*worker.loops, hints):
             self.add(daemon, loop, worker.wakes.by_name)
         daemon.after_step = attempts[0].report_ends
         daemon.joined = lambda: worker.identity.node is not None

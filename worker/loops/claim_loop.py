@@ -9,6 +9,9 @@ data sources, or what former runs have measured, are *awaiting inputs* from thei
 has been read; nothing else is claimed before that. No threads and no time of its own: a service or
 a simulator calls `run_once`.
 
+A *hint* names attempts that a master has submitted this moment. If nothing else waits, their rows
+are claimed before their entries are seen, which are then only taken out of the queue.
+
 A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
 that no other such holds, as if the complement's were not there. So a live run never waits for a
 complement to let go of a slot, and a worker may have more attempts than slots for a while.
@@ -18,7 +21,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -41,6 +45,9 @@ _GATHERING = timedelta(milliseconds=10)
 """The longest wait for more slots to become free, while ends come fast and more attempts wait."""
 _GATHERED_SHARE = 8
 """No more than an eighth of the slots is waited for, and with fewer slots than that nothing."""
+_UNDISTURBED = timedelta(milliseconds=8)
+"""The rest after a claim by a hint, before its entry is looked for and taken out."""
+_REMEMBERED_CLAIMS = 1_000
 _KEPT_AT_MOST = 100
 _KEPT_SECONDS = 1.0
 """The longest that claims are kept unreleased and unlogged while ever more are made."""
@@ -108,6 +115,7 @@ class ClaimLoop:
         self._read_again_at = 0.0
         self._unsure: tuple[QueueEntry, ...] = ()
         self._unsure_node: Node | None = None
+        self._unsure_hinted = False
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
         self._tidy_by = math.inf
@@ -115,6 +123,13 @@ class ClaimLoop:
         self._awaiting_inputs_node: Node | None = None
         self._is_short_of_room = True
         self._claimed_at = -math.inf
+        # Filled by another thread.
+        self._hints: deque[QueueEntry] = deque()
+        # The last attempts that were claimed: an entry or a hint of one is only late.
+        self._lately: OrderedDict[int, None] = OrderedDict()
+        # The time of the next look after claims by hints; in the past if none was made since one.
+        self._look_again_at = -math.inf
+        self._took_out = False
         queue.watch(self._entries_changed)
 
     def run_once(self) -> timedelta:
@@ -136,13 +151,21 @@ class ClaimLoop:
             # The look of the pass that claimed them failed; it is made again.
             self._start_awaiting(node)
             return timedelta()
+        hints = self._take_hints()
         room = self._room()
         if room.live <= 0 or not self._admits():
             self.tidy()
             return self._idle
+        rest = self._rest_after_hints(hints, room, node)
+        if rest > timedelta():
+            self._is_short_of_room = False
+            return rest
         wanted = self._first_that_suit(room)
         if not wanted:
             self._is_short_of_room = bool(self._entries)
+            if self._took_out:
+                self._took_out = False
+                return _REST_AFTER_START
             self.tidy()
             return self._idle
         gathering = self._gathering(wanted, room)
@@ -205,6 +228,48 @@ class ClaimLoop:
         self._tidy_by = min(self._tidy_by, self._claimed_at + _KEPT_SECONDS)
         return claimed
 
+    def _take_hints(self) -> tuple[QueueEntry, ...]:
+        """Return what was hinted at and is no attempt of this worker's yet, each once."""
+        hints: dict[int, QueueEntry] = {}
+        while self._hints:
+            entry = self._hints.popleft()
+            hints[entry.task_instance_id] = entry
+        if not hints:
+            return ()
+        running = self._attempts.running()
+        return tuple(
+            entry
+            for task_id, entry in hints.items()
+            if task_id not in self._lately and task_id not in running
+        )
+
+    def _rest_after_hints(
+        self, hints: tuple[QueueEntry, ...], room: _Room, node: Node
+    ) -> timedelta:
+        """Claim what was hinted at; the rest after that, none if the queue is to be looked at now.
+
+        With news of the queue that was not looked at, only if there is room for all that may be.
+        """
+        if self._entries and self._suiting(self._entries, self._group_ids(), room):
+            return timedelta()
+        room_left = min(room.live, room.empty) - len(hints)
+        if hints and (not self._changed or 2 * room_left > self._slots):
+            wanted = self._suiting(hints, self._group_ids(), room)
+            self._remember(wanted, node, hinted=True)
+            if self._take_rows(wanted, node) and self._look_again_at == -math.inf:
+                # Not put off by further hints: others may wait.
+                self._look_again_at = self._clock.monotonic() + _UNDISTURBED.total_seconds()
+            self._start_awaiting(node)
+            if not self._changed:
+                return _REST_AFTER_START
+        rest = self._look_again_at - self._clock.monotonic()
+        return timedelta(seconds=max(0.0, rest))
+
+    def hinted(self, entries: Sequence[QueueEntry]) -> None:
+        """Take a hint, from any thread."""
+        self._hints.extend(entries)
+        self._wake()
+
     def room_made(self) -> None:
         """Claim again if entries may have waited for the slot of an attempt that has ended.
 
@@ -258,23 +323,32 @@ class ClaimLoop:
         now = self._clock.monotonic()
         groups = self._group_ids()
         if not self._changed:
-            suiting = self._suiting(groups, room)
+            suiting = self._suiting(self._entries, groups, room)
             if suiting or now < self._read_again_at:
                 return suiting
         # Before the look: what changes during it is looked at once more.
         self._changed = False
         try:
-            self._entries = self._queue.entries()
+            entries = self._queue.entries()
         except ServiceUnreachableError:
             self._changed = True
             raise
+        self._look_again_at = -math.inf
+        late = tuple(entry for entry in entries if entry.task_instance_id in self._lately)
+        if late:
+            self._took_out = True
+            self._queue.take_out_soon(late)
+            entries = tuple(e for e in entries if e.task_instance_id not in self._lately)
+        self._entries = entries
         self._read_again_at = now + self._idle.total_seconds()
-        return self._suiting(groups, room)
+        return self._suiting(entries, groups, room)
 
-    def _suiting(self, groups: Collection[int], room: _Room) -> tuple[QueueEntry, ...]:
+    def _suiting(
+        self, entries: Iterable[QueueEntry], groups: Collection[int], room: _Room
+    ) -> tuple[QueueEntry, ...]:
         found: list[QueueEntry] = []
         live, empty, complement = room.live, room.empty, room.complement
-        for entry in self._entries:
+        for entry in entries:
             if len(found) == self._batch or live <= 0:
                 break
             if entry.yields and (empty <= 0 or complement <= 0):
@@ -289,12 +363,17 @@ class ClaimLoop:
         return tuple(found)
 
     def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:
-        return self._store.claim(
+        claimed = self._store.claim(
             node,
             [entry.task_instance_id for entry in entries],
             folders=self._folders,
             now=self._clock.now(),
+            hinted=self._unsure_hinted,
         )
+        self._lately.update((task.id, None) for task in claimed)
+        while len(self._lately) > _REMEMBERED_CLAIMS:
+            self._lately.popitem(last=False)
+        return claimed
 
     def _begin(self, node: Node, claimed: tuple[ClaimedTask, ...]) -> None:
         if self._node() != node or self._membership.standing() is Standing.LOST:
@@ -371,9 +450,12 @@ class ClaimLoop:
             )
         )
 
-    def _remember(self, entries: tuple[QueueEntry, ...], node: Node) -> None:
+    def _remember(
+        self, entries: tuple[QueueEntry, ...], node: Node, *, hinted: bool = False
+    ) -> None:
         self._unsure = entries
         self._unsure_node = node
+        self._unsure_hinted = hinted
 
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""

@@ -63,6 +63,7 @@ from common.store.master.beginnings import (
 )
 from common.store.master.first_steps import write_first_steps
 from common.store.master.ledger import enter, forget
+from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.plain_take import (
     PlainBegin,
     begins_plainly,
@@ -195,10 +196,17 @@ class _Work:
 
 
 class PostgresCommandStore(CommandStore):
-    """`CommandStore` on PostgreSQL."""
+    """`CommandStore` on PostgreSQL. A plain take tells the worker that `hint_to` names of it."""
 
-    def __init__(self, engine: Engine, *, param_limit_bytes: int = PARAM_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        param_limit_bytes: int = PARAM_LIMIT_BYTES,
+        hint_to: HintTarget = no_hint,
+    ) -> None:
         self._engine = engine
+        self._hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
 
     def waiting(self) -> bool:
@@ -257,7 +265,12 @@ class PostgresCommandStore(CommandStore):
                 begins.append(PlainBegin(seen=seen, plan=plan))
             if begins:
                 return take_plainly(
-                    db, begins, node=taker.node, now=taker.now, first_step=first_step
+                    db,
+                    begins,
+                    node=taker.node,
+                    now=taker.now,
+                    first_step=first_step,
+                    hint_to=self._hint_to,
                 )
         return None
 

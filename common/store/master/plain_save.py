@@ -10,13 +10,14 @@ steps of new runs are written by `common.store.master.plain_take`, with the same
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     DateTime,
     Float,
@@ -36,10 +37,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from common.model.cluster import ANY_WORKER
+from common.model.commands import CommandType
 from common.model.decisions import FinishTask, PassForbidden, SkipTask, SubmitTask
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.store.fixed_statement import FixedStatement
+from common.store.listen import hint_channel
 from common.store.master.attempts import USES_POOLS, place_in_queue, queue_entries
 from common.store.master.ports import Saved, Step
 from common.store.master.save import ownership_of
@@ -149,6 +153,34 @@ _MADE: Final = (
 )
 
 
+def hint(made: Any, run: Any) -> ColumnElement[Any]:
+    """Notify the channel `hint_channel`, if it is given, of new attempts that any worker may take.
+
+    `made` are the attempts, `run` the rows of their runs. Complements have no hurry.
+    """
+    name = func.concat_ws(
+        "_",
+        run.c.process_instance_priority,
+        run.c.id,
+        made.c.task_instance_priority,
+        made.c.id,
+        ANY_WORKER,
+    )
+    told = (
+        select(func.pg_notify(cast(bindparam("hint_channel"), Text), func.string_agg(name, " ")))
+        .select_from(made)
+        .join(run, run.c.id == made.c.process_instance_id)
+        .where(func.greatest(made.c.worker_group_id, run.c.worker_group_id) <= 0)
+        .where(
+            func.split_part(func.coalesce(run.c.history_cmd, ""), ",", 1)
+            != CommandType.COMPLEMENT_DATA.name
+        )
+        .having(func.count() > 0)
+        .scalar_subquery()
+    )
+    return case((cast(bindparam("hint_channel"), Text).is_not(None), cast(told, Text)))
+
+
 _ALL_CHANGED: Final = and_(
     select(func.count()).select_from(_SETTLED).scalar_subquery()
     == select(func.sum(_OWNED.c.ends)).scalar_subquery(),
@@ -164,11 +196,27 @@ _SAVE: Final = FixedStatement(
         select(func.bool_or(_SETTLED.c.uses_pools)).scalar_subquery().label("frees_slots"),
         # Divides by zero unless all are as their owner believes: so nothing of it is written.
         (literal(1, Integer) // case((_ALL_CHANGED, 1), else_=0)).label("is_whole"),
+        hint(_MADE, _OWNED).label("hint"),
     )
     .join_from(_OWNED, _MADE, _MADE.c.process_instance_id == _OWNED.c.id, isouter=True)
     .order_by(_MADE.c.id),
     prepared=True,
 )
+
+
+HintTarget: TypeAlias = Callable[[int], str | None]
+"""Names the worker that is to be told of so many new attempts at once; None if none is."""
+
+
+def no_hint(_attempts: int) -> str | None:
+    """Name no worker."""
+    return None
+
+
+def channel_of(hint_to: HintTarget, attempts: int) -> str | None:
+    """Return the channel on which a worker is told of so many new attempts; None for none."""
+    address = hint_to(attempts) if attempts else None
+    return None if address is None else hint_channel(address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +266,11 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
     return row if unstorable(row) is None else None
 
 
-def save_plainly(db: Connection, save: PlainSave) -> Saved:
+def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hint) -> Saved:
     """Write all, in the transaction that the statement is. `DataError` if one row differs."""
-    rows = _SAVE.execute(db, _parameters(save)).all()
+    rows = _SAVE.execute(
+        db, _parameters(save) | {"hint_channel": channel_of(hint_to, len(save.new))}
+    ).all()
     owned = {ownership_of(row) for row in rows}
     offered = {
         row.task_id: place_in_queue(

@@ -54,7 +54,11 @@ from common.store.master.plain_save import (
     NEW_ATTEMPTS,
     NEW_COLUMNS,
     OF_RUN,
+    HintTarget,
     attempt_values,
+    channel_of,
+    hint,
+    no_hint,
     plain,
 )
 from common.store.master.ports import FirstStep, Saved, Step, Taken
@@ -260,6 +264,7 @@ _TAKE: Final = FixedStatement(
         _MADE.c.worker_group_id.label("task_group_id"),
         # Divides by zero unless all is written: so nothing of it is.
         (literal(1, Integer) // case((_ALL_WRITTEN, 1), else_=0)).label("is_whole"),
+        hint(_MADE, _BEGUN).label("hint"),
     )
     .add_cte(_NOTED)
     .join_from(_BEGUN, _MADE, _MADE.c.process_instance_id == _BEGUN.c.id, isouter=True)
@@ -340,6 +345,7 @@ def take_plainly(
     node: Node,
     now: datetime,
     first_step: FirstStep,
+    hint_to: HintTarget = no_hint,
 ) -> Taken | None:
     """Begin these, each with its first step; None if one of those is not plain.
 
@@ -378,6 +384,7 @@ def take_plainly(
         "host": node.address,
         "runs": len(begins),
         "attempts": len(attempts),
+        "hint_channel": channel_of(hint_to, len(attempts)),
         **{f"run_{name}": [row[name] for row in runs] for name in _RUN_COLUMNS},
         **attempt_values(attempts),
     }

@@ -40,7 +40,7 @@ from common.model.states import (
     TaskState,
 )
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
-from common.store.master.plain_save import plain, save_plainly
+from common.store.master.plain_save import HintTarget, no_hint, plain, save_plainly
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.submissions import SUB_PROCESS
@@ -299,10 +299,11 @@ _ENDED_UNTOLD: Final = (
 
 
 class PostgresRunStore(RunStore):
-    """`RunStore` on PostgreSQL."""
+    """`RunStore` on PostgreSQL. A plain save tells the worker that `hint_to` names of it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, hint_to: HintTarget = no_hint) -> None:
         self._engine = engine
+        self._hint_to = hint_to
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
         return repeatable(self._engine, lambda db: _load(db, ownerships), begin=transaction)
@@ -312,7 +313,7 @@ class PostgresRunStore(RunStore):
         if found is not None:
             # A row that differs, or one that is refused, is named by the other way to save.
             with suppress(IntegrityError, DataError), single(self._engine) as db:
-                return save_plainly(db, found)
+                return save_plainly(db, found, hint_to=self._hint_to)
         try:
             with transaction(self._engine) as db:
                 return save(db, steps)

@@ -172,10 +172,12 @@ class TaskStore(Protocol):
         *,
         folders: AttemptFolders,
         now: datetime,
+        hinted: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         """SUBMITTED → RUNNING for the attempts that may still start, in the order of the ids given.
 
-        An attempt that is left out has ended, was withdrawn, or was claimed by another worker.
+        An attempt that is left out has ended, was withdrawn, or was claimed by another worker; or
+        it is not everybody's, if it was only `hinted` at: whoever reads the tables may do that.
         """
         ...
 

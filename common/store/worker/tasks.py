@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     DateTime,
     Double,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     case,
     cast,
     func,
+    or_,
     select,
     update,
 )
@@ -167,6 +169,13 @@ _CLAIMABLE: Final = (
     .where(task_instance.c.wanted_state.is_(None))
     .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    # The name of a queue entry tells whose it is, and only masters write that.
+    .where(
+        or_(
+            cast(bindparam("queued"), Boolean),
+            func.greatest(task_instance.c.worker_group_id, process_instance.c.worker_group_id) <= 0,
+        )
+    )
     .with_for_update(of=task_instance, key_share=True, skip_locked=True)
 )
 
@@ -372,6 +381,7 @@ class PostgresTaskStore(TaskStore):
         *,
         folders: AttemptFolders,
         now: datetime,
+        hinted: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         ids = possible_ids(task_instance_ids)
         if not ids:
@@ -381,6 +391,7 @@ class PostgresTaskStore(TaskStore):
             "now": now,
             "work": folders.work,
             "logs": folders.logs,
+            "queued": not hinted,
             **_holder(node),
         }
         with single(self._engine) as db:

@@ -1,0 +1,62 @@
+"""Chooses the worker that is told of new attempts first: at once, before they are in the queue.
+
+Only a few attempts at a time are hinted at, and only while few runs are under way: where much is to
+be done the queue is faster, since each worker takes many of its entries together. Workers take
+turns. A hint is no promise: the worker may be full, or others may wait for its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+
+from common.errors import ServiceUnreachableError
+from common.model.cluster import NodeKind
+from common.registry.protocol import Membership
+
+MOST_ATTEMPTS = 4
+"""The most attempts that one hint names."""
+_MOST_RUNS = 8
+_LONG = timedelta(minutes=1)
+
+
+class HintTargets:
+    """Keeps the addresses of the living workers; `channel` may be called from any thread."""
+
+    name = "hint-targets"
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._addresses: tuple[str, ...] = ()
+        self._changed = True
+        self._turns = count()
+        self.active: Callable[[], int] = lambda: 0
+        """Counts the runs that are under way."""
+        self.wake: Callable[[], None] = lambda: None
+        membership.watch(NodeKind.WORKER, self._note)
+
+    def target(self, attempts: int) -> str | None:
+        """Return the address of the worker to be told of so many; None if there is none."""
+        addresses = self._addresses
+        if not (addresses and 0 < attempts <= MOST_ATTEMPTS) or self.active() > _MOST_RUNS:
+            return None
+        return addresses[next(self._turns) % len(addresses)]
+
+    def run_once(self) -> timedelta:
+        """Look for the living workers if they may have changed."""
+        if self._changed:
+            # Before the look: what changes during it is looked at once more.
+            self._changed = False
+            try:
+                workers = self._membership.nodes(NodeKind.WORKER)
+            except ServiceUnreachableError:
+                self._changed = True
+                raise
+            self._addresses = tuple(sorted(node.address for node in workers))
+        return _LONG
+
+    def _note(self) -> None:
+        """Called on the registry's thread."""
+        self._changed = True
+        self.wake()

@@ -1,0 +1,54 @@
+"""Hears of attempts that a master has submitted this moment, and tells the claim loop.
+
+A hint that is lost, or that comes late, costs nothing but time: each attempt is in the queue too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from common.model.cluster import QueueEntry
+from common.store.listen import Notification, read_hint
+
+
+class HintSource(Protocol):
+    """`common.store.listen.Notifications`, or a queue in the simulator."""
+
+    def wait(self, timeout: timedelta) -> list[Notification]: ...
+
+    def wake(self) -> None: ...
+
+
+class HintLoop:
+    """Blocks in the source's `wait` where other loops rest, so it needs a `stop` of its own."""
+
+    name = "hint"
+
+    def __init__(
+        self,
+        source: HintSource,
+        *,
+        hinted: Callable[[Sequence[QueueEntry]], None],
+        patience: timedelta = timedelta(seconds=10),
+    ) -> None:
+        self._source = source
+        self._hinted = hinted
+        self._patience = patience
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End the present wait and allow no other; called by the thread that stops the daemon."""
+        self._stopping = True
+        self._source.wake()
+
+    def run_once(self) -> timedelta:
+        """Wait for hints and pass them on."""
+        if self._stopping:
+            return self._patience
+        for notification in self._source.wait(self._patience):
+            entries = read_hint(notification.payload)
+            if entries:
+                self._hinted(entries)
+        return timedelta()
