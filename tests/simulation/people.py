@@ -51,6 +51,7 @@ _KINDS = (
     "retry_complement",
 )
 _OF_SCHEDULES = ("schedule", "schedule", "schedule")
+_MANY_DATES = 300
 
 
 class People:
@@ -171,6 +172,13 @@ class People:
         for process in found:
             self._command(CommandType.STOP, process)
         return bool(found)
+
+    def cancel_long_complements(self) -> None:
+        """Cancel complements of hundreds of dates: of a definition that got a schedule meanwhile."""
+        for row in self._database.complements:
+            dates = self._database.dates(row.id)
+            if row.state == ComplementState.RUNNING and len(dates) > _MANY_DATES:
+                self._change_complement(row, ComplementState.READY_STOP)
 
     # Single acts
 

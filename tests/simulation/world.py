@@ -55,6 +55,7 @@ _FAULTY = timedelta(seconds=40)
 _HOUR = timedelta(hours=1)
 _HEALED = timedelta(minutes=40)
 _QUIET = timedelta(seconds=12)
+_LONG = timedelta(minutes=5)
 _NEVER = timedelta(days=10_000)
 _BUSY = timedelta(milliseconds=1)
 _IDLE = timedelta(milliseconds=250)
@@ -194,6 +195,8 @@ class World:
 
     def _close(self) -> None:
         """End runs that wait for something that will never happen, and resume paused ones."""
+        if self._lived > _FAULTY + _LONG:
+            self.people.cancel_long_complements()
         changes, since = self._quiet_since
         if len(self.database.changes) != changes:
             self._quiet_since = len(self.database.changes), self.clock.elapsed
