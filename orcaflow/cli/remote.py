@@ -93,6 +93,7 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
         _OWNER,
     ),
     **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),
+    **dict.fromkeys(sorted({"user link", "user unlink"} - OVER_HTTP), _OWNER),
 }
 """Commands that a server does not carry out, each with the reason."""
 
