@@ -36,6 +36,7 @@ from api.problems import (
 from api.reach import reach_of
 from api.route import Route
 from api.routes import (
+    alerts,
     cluster,
     commands,
     complements,
@@ -45,8 +46,14 @@ from api.routes import (
     log_ins,
     logs,
     oidc,
+    pools,
+    projects,
     schedules,
     tasks,
+    tenants,
+    tokens,
+    users,
+    worker_groups,
 )
 from common.clock import SystemClock
 from common.config import Config
@@ -66,6 +73,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     *cluster.ROUTES,
     *events.ROUTES,
     *log_ins.ROUTES,
+    *users.ROUTES,
+    *tokens.ROUTES,
+    *projects.ROUTES,
+    *tenants.ROUTES,
+    *worker_groups.ROUTES,
+    *pools.ROUTES,
+    *alerts.ROUTES,
 )
 _TITLE: Final = "Orcaflow"
 _OF_READING: Final = ("invalid", "unavailable", "internal")
@@ -220,6 +234,8 @@ def _kinds(policy: Policy, route: Route) -> Iterator[str]:
         yield "range"
     if route.method != "GET":
         yield from ("forbidden", "conflict", "too-large")
+    elif policy.takes is Who.ADMINISTRATOR:
+        yield "forbidden"
     yield "too-many"
     yield from _OF_READING
 

@@ -10,8 +10,8 @@ import sys
 from enum import Enum
 from typing import Final
 
-from api.policy import LIST, POLICIES, Policy, Who
-from common.model.rights import ROLES
+from api.policy import AUTHOR, LIST, POLICIES, Policy, Who
+from common.model.rights import NOTHING, ROLES, Action
 
 
 class Outcome(Enum):
@@ -42,8 +42,13 @@ def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
         return Outcome.DONE
     if caller == "anyone":
         return Outcome.UNAUTHENTICATED
-    if caller == "administrator" or isinstance(policy.takes, Who) or policy == LIST:
+    if caller == "administrator" or policy.takes is Who.USER or policy == LIST:
         return Outcome.DONE
+    if policy.takes is Who.ADMINISTRATOR:
+        return Outcome.MISSING if policy.hides else Outcome.FORBIDDEN
+    if policy.takes is Who.AUTHOR:
+        is_author = ROLES.get(caller, NOTHING) & Action.AUTHOR
+        return Outcome.DONE if is_author else Outcome.FORBIDDEN
     if caller == "nobody" or not own:
         return Outcome.MISSING
     return Outcome.DONE if ROLES[caller] & policy.takes else Outcome.FORBIDDEN
@@ -58,6 +63,11 @@ def table() -> str:
         if policy == LIST:
             answers = [answers[0], "none", *["its own"] * len(ROLES), "all"]
             foreign = "left out"
+        if policy.own:
+            # Pools are an author's, tokens everybody's.
+            for at, caller in enumerate(CALLERS[1:-1], 1):
+                if policy.hides or outcome(AUTHOR, caller, own=True) is Outcome.DONE:
+                    answers[at] += ", own: yes"
         lines.append(f"| `{name}` | {' | '.join(answers)} | {foreign} |")
     return "\n".join(lines) + "\n"
 

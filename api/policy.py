@@ -20,6 +20,9 @@ class Who(Enum):
 
     ANYONE = "anyone"
     USER = "user"
+    AUTHOR = "author"
+    """Authors of any project."""
+    ADMINISTRATOR = "administrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +30,31 @@ class Policy:
     """The right that a route takes.
 
     `thing` is the kind of object whose id is in the path or in the body; without one, the route
-    lists those objects alone that its user may see.
+    lists those objects alone that its user may see. `own`: others may do it to what is theirs.
+    `hides`: what is not theirs is missing to them.
     """
 
     takes: Who | Action
     thing: str | None = None
+    own: bool = False
+    hides: bool = False
 
 
 ANYONE: Final = Policy(takes=Who.ANYONE)
 USER: Final = Policy(takes=Who.USER)
 LIST: Final = Policy(takes=Action.VIEW)
+
+
+AUTHOR: Final = Policy(takes=Who.AUTHOR)
+ADMINISTRATOR: Final = Policy(takes=Who.ADMINISTRATOR)
+
+
+def _administrator(thing: str, *, own: bool = False, hides: bool = False) -> Policy:
+    return Policy(takes=Who.ADMINISTRATOR, thing=thing, own=own, hides=hides)
+
+
+def _user(thing: str) -> Policy:
+    return Policy(takes=Who.USER, thing=thing)
 
 
 def _view(thing: str) -> Policy:
@@ -123,4 +141,39 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/commands/{{id}}": _view("command"),
     f"GET {BASE}/commands/{{id}}/why": _view("command"),
     f"GET {BASE}/events": _view("instance"),
+    f"POST {BASE}/me/password": USER,
+    f"GET {BASE}/users": ADMINISTRATOR,
+    f"POST {BASE}/users": ADMINISTRATOR,
+    f"GET {BASE}/users/{{id}}": _administrator("user"),
+    f"PATCH {BASE}/users/{{id}}": _administrator("user"),
+    f"POST {BASE}/users/{{id}}/enable": _administrator("user"),
+    f"POST {BASE}/users/{{id}}/disable": _administrator("user"),
+    f"POST {BASE}/users/{{id}}/link": _administrator("user"),
+    f"POST {BASE}/users/{{id}}/unlink": _administrator("user"),
+    f"POST {BASE}/users/{{id}}/password": _administrator("user"),
+    f"GET {BASE}/tokens": USER,
+    f"POST {BASE}/tokens": USER,
+    f"POST {BASE}/tokens/{{id}}/revoke": _administrator("token", own=True, hides=True),
+    f"GET {BASE}/projects": LIST,
+    f"POST {BASE}/projects": ADMINISTRATOR,
+    f"GET {BASE}/projects/{{id}}": _view("project"),
+    f"PATCH {BASE}/projects/{{id}}": _admin("project"),
+    f"GET {BASE}/projects/{{id}}/members": _view("project"),
+    f"POST {BASE}/projects/{{id}}/members": _admin("project"),
+    f"DELETE {BASE}/projects/{{id}}": _admin("project"),
+    f"GET {BASE}/tenants": USER,
+    f"POST {BASE}/tenants": ADMINISTRATOR,
+    f"GET {BASE}/tenants/{{id}}": _user("tenant"),
+    f"DELETE {BASE}/tenants/{{id}}": _administrator("tenant"),
+    f"GET {BASE}/worker-groups": USER,
+    f"POST {BASE}/worker-groups": ADMINISTRATOR,
+    f"GET {BASE}/worker-groups/{{id}}": _user("worker-group"),
+    f"DELETE {BASE}/worker-groups/{{id}}": _administrator("worker-group"),
+    f"GET {BASE}/pools": USER,
+    f"POST {BASE}/pools": AUTHOR,
+    f"GET {BASE}/pools/{{id}}": _user("pool"),
+    f"PATCH {BASE}/pools/{{id}}": _administrator("pool", own=True),
+    f"DELETE {BASE}/pools/{{id}}": _administrator("pool", own=True),
+    f"GET {BASE}/alerts": ADMINISTRATOR,
+    f"GET {BASE}/alert-groups": USER,
 }

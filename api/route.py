@@ -66,8 +66,12 @@ def put(
     )
 
 
-def patch(path: str, serve: Callable[..., Any], answer: Any) -> Route:
-    return Route(method="PATCH", path=path, serve=serve, answer=answer)
+def patch(
+    path: str, serve: Callable[..., Any], answer: Any, *, is_conditional: bool = False
+) -> Route:
+    return Route(
+        method="PATCH", path=path, serve=serve, answer=answer, is_conditional=is_conditional
+    )
 
 
 def delete(

@@ -17,13 +17,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotAllowedError, NotFoundError
-from common.model.rights import NOTHING, ROLES, Action, Principal, role_of
-from common.store.people import audit, users
+from common.model.rights import (
+    DATABASE,
+    NOBODYS_NAME,
+    NOTHING,
+    ROLES,
+    Action,
+    Principal,
+    role_of,
+)
+from common.store.people import audit, projects, users
 from common.store.people import identities as store
 from operations import log_ins
 from operations.errors import ForbiddenError, UsageError
-from operations.rights import change, check_administrator
-from operations.users import NOBODYS_NAME, UserDetail, check_name, detail_of, user_named
+from operations.rights import administered
+from operations.session import operation
+from operations.users import UserDetail, check_name, detail_of, user_given
 
 if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
@@ -107,18 +116,31 @@ def refuse(engine: Engine, reason: str, *, address: str | None, request: str | N
         log_ins.note(db, nobody, "session.begin", refused=True, detail=f"OpenID Connect: {reason}")
 
 
-def link(session: Session, name: str, *, issuer: str, subject: str) -> UserDetail:
-    """Let whom the provider knows by this subject log in as this user."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """A user with another identity, that of this issuer."""
+
+    detail: UserDetail
+    issuer: str
+
+
+@operation
+def link(session: Session, user: str | int, *, issuer: str | None, subject: str) -> Linked:
+    """Let whom the provider knows by this subject log in as this user.
+
+    Without an issuer it is the provider of the settings.
+    """
+    if issuer is None:
+        issuer = session.config.oidc.issuer
     if not _is_stored_as_is(subject, LONGEST_SUBJECT):
         raise UsageError("subject", f"is 1 to {LONGEST_SUBJECT} printable characters")
     if not _is_stored_as_is(issuer, LONGEST_ISSUER):
         raise UsageError(
             "issuer", "is the address of a provider, as https://login.example.org; set oidc.issuer"
         )
-    with change(session, "user.link", "user", object_name=name) as made:
-        check_administrator(made.db, session.principal)
-        view = user_named(made.db, name)
-        made.object_id = view.id
+    with administered(session, "user.link", user) as made:
+        view = user_given(made.db, user)
+        made.object_id, made.object_name = view.id, view.name
         made.detail = f"{issuer}, {subject!r}"
         users.lock_user(made.db, view.id)
         if not store.add_identity(made.db, issuer, subject, view.id):
@@ -127,18 +149,18 @@ def link(session: Session, name: str, *, issuer: str, subject: str) -> UserDetai
             raise NotAllowedError(
                 f"{subject!r} of {issuer} is {whose} already; orcaflow user unlink NAME ends that"
             )
-        return detail_of(made.db, view)
+        return Linked(detail=detail_of(made.db, view), issuer=issuer)
 
 
-def unlink(session: Session, name: str) -> int:
+@operation
+def unlink(session: Session, user: str | int) -> int:
     """Take all identities of a user away, and end the user's sessions; return their number."""
-    with change(session, "user.unlink", "user", object_name=name) as made:
-        check_administrator(made.db, session.principal)
-        view = user_named(made.db, name)
-        made.object_id = view.id
+    with administered(session, "user.unlink", user) as made:
+        view = user_given(made.db, user)
+        made.object_id, made.object_name = view.id, view.name
         removed = store.remove_identities(made.db, view.id)
         if not removed:
-            raise NotFoundError(f"user {name} has no identity; see `orcaflow user list`")
+            raise NotFoundError(f"user {view.name} has no identity; see `orcaflow user list`")
         users.end_sessions(made.db, view.id)
         return removed
 
@@ -210,12 +232,14 @@ def _follow_groups(
         for project, role in grants:
             given = ROLES[role] if group in groups else NOTHING
             wanted[project] = wanted.get(project, NOTHING) | given
-    held = {each.project_id: each.actions for each in users.grants_of(db, who.user_id)}
+    now = users.grants_of(db, [who.user_id])[who.user_id]
+    held = {each.project_id: each.actions for each in now}
     for project, actions in wanted.items():
-        project_id = users.project_named(db, project)
-        if project_id is None:
+        ids = projects.project_ids(db, DATABASE, project)
+        if not ids:
             log.warning("project of a group's role is missing", extra={"project": project})
             continue
+        project_id = ids[0]
         if held.get(project_id, 0) == int(actions):
             continue
         users.set_grant(db, who.user_id, project_id, actions)

@@ -1,4 +1,4 @@
-"""The limits of texts and numbers that people give to pools and data sources; imports no store."""
+"""The limits of texts and numbers that people give to pools and others; imports no store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from operations.errors import UsageError
 
 MAX_POOL_SIZE: Final = 1_000_000
 MAX_POOL_NAME_LENGTH: Final = 200
+MAX_POOL_DESCRIPTION_LENGTH: Final = 255
 MAX_DATASOURCE_NAME_LENGTH: Final = 64
 MAX_PASSWORD_LENGTH: Final = 10_000
 
@@ -26,6 +27,12 @@ def check_name(name: str, *, longest: int) -> None:
         )
     if len(name) > longest:
         raise UsageError("name", f"has {len(name)} characters; at most {longest} are allowed")
+
+
+def check_description(text: str | None, *, longest: int) -> None:
+    """Raise `UsageError` for a description that can't be stored as it is."""
+    if text is not None and (len(text) > longest or "\0" in text):
+        raise UsageError("description", f"has more than {longest} characters, or a NUL")
 
 
 def check_password(password: str, field: str) -> None:

@@ -16,17 +16,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotAllowedError, NotFoundError
-from common.model.rights import EVERYTHING, Principal
+from common.model.rights import EVERYTHING, NOBODYS_NAME, Principal
 from common.store.people import audit, users
 from common.store.people import log_ins as store
 from common.store.people.log_ins import SessionView
 from operations import passwords
-from operations.rights import change, noted
-from operations.users import NOBODYS_NAME
+from operations.errors import ForbiddenError, UsageError
+from operations.rights import change, limits_nothing, noted
 
 if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
@@ -83,15 +83,9 @@ def log_in(
     """
     account, place = _subjects(name, address)
     with _turn():
-        with engine.begin() as db:
-            _charge(db, account)
-            if place is not None:
-                _charge(db, place)
-            known = store.password_of(db, name) if _is_a_name(name) else None
-        fits = len(password) <= passwords.LONGEST
-        stored = _NOBODYS if known is None else known.password_hash
+        known = _charged(engine, name, account, place)
         with _hashing:
-            fits = passwords.matches(stored, password if fits else "") and fits
+            fits, stored = _fits(known, password)
             weak = known is not None and fits and passwords.is_outdated(stored)
             stronger = passwords.hashed(password) if weak else None
     text = new_text()
@@ -109,10 +103,7 @@ def log_in(
             return None
         if stronger is not None:
             store.rehash(db, known.user_id, stronger)
-        store.forget_failures(db, [account])
-        if place is not None:
-            # The tries of others from there count on: whoever guesses may have an account too.
-            store.uncharge(db, place, free=_FREE)
+        _uncharge(db, account, place)
         who = Principal(
             user_id=known.user_id, user_name=known.user_name, address=address, request=request
         )
@@ -164,6 +155,39 @@ def note(db: Connection, who: Principal, action: str, *, refused: bool, detail: 
         refused=refused,
         detail=detail,
     )
+
+
+def change_own_password(session: Session, *, old: str, new: str, at: datetime) -> None:
+    """Set the password of the user who asks, who knows the old one; other sessions end.
+
+    A wrong old one counts as a log-in that failed: `LogInBlockedError` while those are blocked.
+    """
+    who = session.principal
+    if not limits_nothing(who):
+        raise ForbiddenError("a token with limits changes no password; log in, or ask by another")
+    passwords.check_new(new, user_name=who.user_name)
+    account, place = _subjects(who.user_name, who.address)
+    with _turn():
+        known = _charged(session.engine, who.user_name, account, place)
+        with _hashing:
+            fits, _ = _fits(known, old)
+            made_hash = passwords.hashed(new) if fits else ""
+    with change(
+        session, "user.password", "user", object_id=who.user_id, object_name=who.user_name
+    ) as made:
+        if known is None or not fits or not store.is_unchanged(made.db, known):
+            raise UsageError("old", "is not your password")
+        _uncharge(made.db, account, place)
+        made.detail = "by its user"
+        users.set_password(
+            made.db, who.user_id, password_hash=made_hash, at=at, kept=who.session_hash
+        )
+
+
+def hashed_in_turn(password: str) -> str:
+    """Return the hash of a password; `LogInBlockedError` while many are made."""
+    with _turn(), _hashing:
+        return passwords.hashed(password)
 
 
 def make_link(session: Session, user: str | None = None) -> MadeLink:
@@ -285,6 +309,32 @@ def _turn() -> Iterator[None]:
         yield
     finally:
         _queueing.release()
+
+
+def _charged(
+    engine: Engine, name: str, account: str, place: str | None
+) -> store.PasswordHolder | None:
+    """Count a try, and read the hash that the password has to have."""
+    with engine.begin() as db:
+        _charge(db, account)
+        if place is not None:
+            _charge(db, place)
+        return store.password_of(db, name) if _is_a_name(name) else None
+
+
+def _fits(known: store.PasswordHolder | None, password: str) -> tuple[bool, str]:
+    """Compare a password, which costs the same for nobody's; and return the hash that it was."""
+    fits = len(password) <= passwords.LONGEST
+    stored = _NOBODYS if known is None else known.password_hash
+    fits = passwords.matches(stored, password if fits else "") and fits
+    return fits and known is not None, stored
+
+
+def _uncharge(db: Connection, account: str, place: str | None) -> None:
+    store.forget_failures(db, [account])
+    if place is not None:
+        # The tries of others from there count on: whoever guesses may have an account too.
+        store.uncharge(db, place, free=_FREE)
 
 
 def _charge(db: Connection, subject: str) -> None:

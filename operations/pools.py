@@ -1,75 +1,194 @@
-"""Makes, shows, resizes and removes pools: slots that tasks share, whatever runs them."""
+"""Makes, shows, resizes and removes pools: slots that tasks share, whatever runs them.
+
+A pool belongs to no project. Authors make them and change their own; administrators change all.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
 from common.store.connect import Connection
 from common.store.people import pools as store
 from common.store.people.pools import PoolView
-from operations.limits import MAX_POOL_NAME_LENGTH, check_name, check_pool_size
-from operations.rights import noted
-from operations.session import Session
+from common.store.people.rights import is_administrator, seen_instances
+from operations.errors import ForbiddenError
+from operations.limits import (
+    MAX_POOL_DESCRIPTION_LENGTH,
+    MAX_POOL_NAME_LENGTH,
+    check_description,
+    check_name,
+    check_pool_size,
+)
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import Change, change, check_author
+from operations.row_tags import check_row_tag, row_tag
+from operations.session import Session, operation
 
 
-def create_pool(session: Session, name: str, *, size: int, description: str | None) -> int:
+def pool_tag(pool: PoolView) -> str:
+    """The tag to change a pool by; slots that are taken and given back leave it as it is."""
+    return row_tag(pool.id, pool.name, pool.size, pool.description)
+
+
+@operation
+def create_pool(
+    session: Session,
+    name: str,
+    *,
+    size: int,
+    description: str | None,
+    once: Once | None = None,
+) -> int:
     """Make a pool and return its id; `NotAllowedError` if there is one of that name."""
     check_name(name, longest=MAX_POOL_NAME_LENGTH)
     check_pool_size(size)
-    with noted(session, "pool.create", name) as db:
-        made = store.create_pool(db, name, size=size, description=description)
+    check_description(description, longest=MAX_POOL_DESCRIPTION_LENGTH)
+    with change(session, "pool.create", "pool", object_name=name) as asked:
+        if not session.principal.owns_database:
+            check_author(asked.db, session.principal)
+        if once is not None:
+            answered = first_answer(asked.db, session.principal, once)
+            if answered is not None:
+                asked.object_id, asked.detail = answered, "as before"
+                return answered
+        made = store.create_pool(
+            asked.db,
+            name,
+            size=size,
+            description=description,
+            user_id=session.principal.user_id,
+        )
         if made is None:
             raise NotAllowedError(
                 f"there is a pool {name!r} already; change it: orcaflow pool resize {name!r}"
                 f" --size {size}"
             )
+        asked.object_id = made
+        if once is not None:
+            keep_answer(asked.db, session.principal, once, made)
     return made
 
 
-def list_pools(session: Session) -> list[PoolView]:
-    """All pools, with the attempts that hold and await their slots."""
+@operation
+def list_pools(
+    session: Session,
+    *,
+    name: str | None = None,
+    after: int | None = None,
+    limit: int | None = None,
+) -> list[PoolView]:
+    """Pools with the attempts that hold and await their slots.
+
+    All by name, the one of this name, or those behind an id by their ids.
+    """
     with session.engine.connect() as db:
-        return store.pools(db)
+        if name is not None:
+            return [_found(db, name)]
+        return store.pools(db, after=after, limit=limit)
 
 
-def pool_named(session: Session, name: str) -> PoolView:
-    """The pool of this name; `NotFoundError` proposes another one that is spelt like it."""
+@operation
+def pool_given(session: Session, pool: str | int) -> PoolView:
+    """The pool of this name or id; `NotFoundError` proposes another one that is spelt like it.
+
+    It has those of its users that the principal may see.
+    """
     with session.engine.connect() as db:
-        return _found(db, name)
+        return _shown(db, session, _found(db, pool))
 
 
-def resize_pool(session: Session, name: str, *, size: int) -> PoolView:
-    """Give a pool another size. Holders of its slots go on, even if it becomes smaller."""
+@operation
+def resize_pool(
+    session: Session, pool: str | int, *, size: int, expected: str | None = None
+) -> PoolView:
+    """Give a pool another size. Holders of its slots go on, even if it becomes smaller.
+
+    `expected` is the tag that the pool has to have (`ChangedMeanwhileError`).
+    """
     check_pool_size(size)
-    with noted(session, "pool.resize", name) as db:
-        _found(db, name)
-        store.resize_pool(db, name, size=size, at=SystemClock().now())
-        return _found(db, name)
+    with _of_pool(session, "pool.resize", pool, expected) as (made, found):
+        store.resize_pool(made.db, found.name, size=size, at=SystemClock().now())
+        made.detail = f"from {found.size} to {size}"
+        return _found(made.db, found.id)
 
 
-def remove_pool(session: Session, name: str) -> None:
-    """Remove a pool; `NotAllowedError` while an attempt holds or awaits its slots."""
-    with noted(session, "pool.remove", name) as db:
-        _found(db, name)
-        store.lock_pool(db, name)
-        pool = _found(db, name)
-        if pool.users:
-            first = pool.users[0]
-            raise NotAllowedError(
-                f"pool {name!r} is in use: task {first.task_name!r} of process instance"
-                f" {first.process_instance_id} {'holds' if first.holds else 'waits for'} its slots"
-                f" ({len(pool.users)} in all: orcaflow pool show {name!r})"
+@operation
+def remove_pool(session: Session, pool: str | int, *, expected: str | None = None) -> PoolView:
+    """Remove a pool; `NotAllowedError` while an attempt holds or awaits its slots.
+
+    `expected` is the tag that the pool has to have (`ChangedMeanwhileError`).
+    """
+    with _of_pool(session, "pool.remove", pool, expected) as (made, found):
+        if found.users:
+            shown = _shown(made.db, session, found).users
+            first = shown[0] if shown else None
+            by = (
+                "by tasks of other projects"
+                if first is None
+                else f"task {first.task_name!r} of process instance {first.process_instance_id}"
+                f" {'holds' if first.holds else 'waits for'} its slots"
             )
-        store.remove_pool(db, name)
+            raise NotAllowedError(
+                f"pool {found.name!r} is in use{':' if shown else ''} {by}"
+                f" ({len(found.users)} in all: orcaflow pool show {found.name!r})"
+            )
+        store.remove_pool(made.db, found.name)
+    return found
 
 
-def _found(db: Connection, name: str) -> PoolView:
-    # PostgreSQL takes no NUL, and so has no row with one.
-    found = store.pools(db, name=name) if "\0" not in name else []
+def _shown(db: Connection, session: Session, found: PoolView) -> PoolView:
+    """The pool with those of its users that the principal may see."""
+    if session.principal.owns_database:
+        return found
+    runs = {each.process_instance_id for each in found.users}
+    seen = seen_instances(db, session.principal, runs)
+    return replace(
+        found, users=tuple(each for each in found.users if each.process_instance_id in seen)
+    )
+
+
+@contextmanager
+def _of_pool(
+    session: Session, action: str, pool: str | int, expected: str | None
+) -> Iterator[tuple[Change, PoolView]]:
+    """Open the transaction of a change of a pool, and lock it."""
+    with change(
+        session,
+        action,
+        "pool",
+        object_id=pool if isinstance(pool, int) else None,
+        object_name=pool if isinstance(pool, str) else None,
+    ) as made:
+        named = _found(made.db, pool)
+        store.lock_pool(made.db, named.name)
+        found = _found(made.db, named.id)
+        made.object_id, made.object_name = found.id, found.name
+        who = session.principal
+        if not is_administrator(made.db, who):
+            check_author(made.db, who)
+            if found.user_id != who.user_id:
+                raise ForbiddenError(
+                    "others use it too: this is for whoever made it, and for administrators"
+                )
+        check_row_tag(pool_tag(found), expected, f"pool {found.name!r}")
+        yield made, found
+
+
+def _found(db: Connection, given: str | int) -> PoolView:
+    near: list[str] = []
+    if isinstance(given, int):
+        found = store.pools(db, pool_id=given)
+    else:
+        # PostgreSQL takes no NUL, and so has no row with one.
+        found = store.pools(db, name=given) if "\0" not in given else []
     if found:
         return found[0]
-    near = difflib.get_close_matches(name, [pool.name for pool in store.pools(db)], n=1)
+    if isinstance(given, str):
+        near = difflib.get_close_matches(given, [pool.name for pool in store.pools(db)], n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow pool list`"
-    raise NotFoundError(f"there is no pool {name!r:.200}{perhaps}")
+    raise NotFoundError(f"there is no pool {given!r:.200}{perhaps}")

@@ -1,4 +1,4 @@
-"""Projects: found by name, code or id, listed, and made by administrators.
+"""Projects: found by name, code or id, listed, changed, made and deleted; and their members.
 
 DolphinScheduler's clients name definitions by code and look for them in a project: `definition_in`
 and its siblings refuse an object of another project as one that is missing.
@@ -6,23 +6,50 @@ and its siblings refuse an object of another project as one that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from common.errors import NotFoundError
-from common.model.rights import Action
+from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action, Principal
 from common.store.people import projects as store
-from common.store.people.definitions import DefinitionRow, definition_by_id, id_of_code
-from common.store.people.projects import ProjectView
+from common.store.people.definitions import (
+    DefinitionRow,
+    definition_by_id,
+    id_of_code,
+    lock_imports,
+)
+from common.store.people.projects import MemberView, ProjectView
 from common.store.people.rights import Thing
 from operations.errors import NameTakenError, UsageError
-from operations.rights import change, check_administrator, seen
+from operations.limits import check_description
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import Change, administered, change, seen
+from operations.row_tags import check_row_tag, row_tag
+from operations.session import operation
+from operations.texts import counted
 
 if TYPE_CHECKING:
+    from common.store.connect import Connection
     from operations.session import Session
 
 _LONGEST_NAME: Final = 100
 _LONGEST_DESCRIPTION: Final = 200
+_SHOWN: Final = 5
+DEFAULT_PROJECT: Final = 1
+"""The project of definitions that name none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectDetail:
+    """A project with the users who have a role in it."""
+
+    view: ProjectView
+    members: tuple[MemberView, ...]
 
 
 def list_projects(
@@ -55,21 +82,153 @@ def find_project(
     return found[0]
 
 
-def create_project(session: Session, name: str, *, description: str | None) -> ProjectView:
+@operation
+def project_page(
+    session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
+) -> list[ProjectView]:
+    """Projects that the principal sees, by id: all, those behind an id, or those of this name."""
+    with session.engine.connect() as db:
+        if name is not None:
+            project_given(db, session.principal, Action.VIEW, name)
+        found, _ = store.projects(db, session.principal, name=name, after=after, limit=limit)
+    return found
+
+
+@operation
+def project_detail(session: Session, project: str | int) -> ProjectDetail:
+    """A project with the users who have a role in it."""
+    with session.engine.connect() as db:
+        number = project_given(db, session.principal, Action.VIEW, project)
+        return _detail(db, session, number)
+
+
+@operation
+def create_project(
+    session: Session, name: str, *, description: str | None, once: Once | None = None
+) -> ProjectView:
     """Make a project; `NameTakenError` if there is one of that name."""
-    if not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
-        raise UsageError("projectName", f"is 1 to {_LONGEST_NAME} printable characters")
-    if description is not None and (len(description) > _LONGEST_DESCRIPTION or "\0" in description):
-        raise UsageError("description", f"has more than {_LONGEST_DESCRIPTION} characters")
-    with change(session, "project.create", "project", object_name=name) as made:
-        check_administrator(made.db, session.principal)
-        made.object_id = store.create_project(
-            made.db, name, description=description, user_id=session.principal.user_id
-        )
-        if made.object_id is None:
-            raise NameTakenError(f"there is a project {name!r} already")
+    _check(name, description)
+    with administered(session, "project.create", name) as made:
+        answered = None if once is None else first_answer(made.db, session.principal, once)
+        if answered is not None:
+            made.object_id, made.detail = answered, "as before"
+        else:
+            store.lock_projects(made.db)
+            made.object_id = store.create_project(
+                made.db, name, description=description, user_id=session.principal.user_id
+            )
+            if made.object_id is None:
+                raise NameTakenError(f"there is a project {name!r} already: orcaflow project list")
+            if once is not None:
+                keep_answer(made.db, session.principal, once, made.object_id)
         made.project_id = made.object_id
     return find_project(session, project_id=made.object_id)
+
+
+@operation
+def edit_project(
+    session: Session,
+    project: str | int,
+    *,
+    name: str | None,
+    description: str | None,
+    at: datetime,
+    expected: str | None = None,
+) -> ProjectView:
+    """Give a project another name or description; what is None stays. It takes the role `admin`."""
+    with _of_project(session, "project.edit", project, expected) as (made, found):
+        wanted = found.name if name is None else name
+        text = found.description if description is None else description
+        _check(wanted, text)
+        store.lock_projects(made.db)
+        if not store.edit_project(made.db, found.id, name=wanted, description=text, at=at):
+            raise NameTakenError(f"there is a project {wanted!r} already: orcaflow project list")
+        if wanted != found.name:
+            made.detail = f"named {wanted}"
+    return find_project(session, project_id=found.id)
+
+
+@operation
+def delete_project(
+    session: Session, project: str | int, *, expected: str | None = None
+) -> ProjectView:
+    """Delete a project without definitions, with the roles in it. It takes the role `admin`.
+
+    Tokens for it alone are good for nothing then. The first project stays: rows that name none go
+    there.
+    """
+    with _of_project(session, "project.delete", project, expected) as (made, found):
+        if found.id == DEFAULT_PROJECT:
+            raise NotAllowedError(
+                f"project {found.name!r} is the one of definitions that name none; it stays"
+            )
+        # No import makes a definition in it meanwhile.
+        lock_imports(made.db)
+        names = store.definitions_in(made.db, found.id, limit=_SHOWN)
+        if names:
+            raise NotAllowedError(
+                f"project {found.name!r} has {counted(found.definitions, 'definition')}; delete"
+                f" them first: orcaflow definition delete {' '.join(map(shlex.quote, names))}"
+            )
+        if not store.delete_project(made.db, found.id):
+            raise NotAllowedError(f"project {found.name!r} has been deleted by somebody else")
+    return found
+
+
+def project_given(db: Connection, principal: Principal, action: Action, given: str | int) -> int:
+    """The id of a project that the principal may do this to, given by name or id.
+
+    `NotFoundError` proposes one that the principal sees.
+    """
+    if isinstance(given, str):
+        ids = store.project_ids(db, principal, given) if "\0" not in given else []
+        if not ids:
+            known = store.project_names(db, principal)
+            near = difflib.get_close_matches(given, known, n=1)
+            perhaps = f"; there is {', '.join(known)}" if known else ""
+            perhaps = f"; did you mean {near[0]!r}?" if near else perhaps
+            raise NotFoundError(f"there is no project {given!r:.200}{perhaps:.300}")
+        given = ids[0]
+    seen(db, principal, action, Thing.PROJECT, given)
+    return given
+
+
+def _detail(db: Connection, session: Session, project_id: int) -> ProjectDetail:
+    found, _ = store.projects(db, session.principal, project_id=project_id, limit=1)
+    if not found:
+        raise NotFoundError(f"there is no project {project_id}; see `orcaflow project list`")
+    return ProjectDetail(view=found[0], members=tuple(store.members_of(db, project_id)))
+
+
+@contextmanager
+def _of_project(
+    session: Session, action: str, project: str | int, expected: str | None
+) -> Iterator[tuple[Change, ProjectView]]:
+    """Open the transaction of a change of a project, which its admins make, and lock it."""
+    with change(
+        session,
+        action,
+        "project",
+        object_id=project if isinstance(project, int) else None,
+        object_name=project if isinstance(project, str) else None,
+    ) as made:
+        number = project_given(made.db, session.principal, Action.ADMIN, project)
+        store.lock_project(made.db, number)
+        found = _detail(made.db, session, number).view
+        made.object_id, made.object_name, made.project_id = found.id, found.name, found.id
+        check_row_tag(project_tag(found), expected, f"project {found.name!r}")
+        yield made, found
+
+
+def project_tag(view: ProjectView) -> str:
+    """The tag to change a project by."""
+    return row_tag(view.id, view.name, view.description)
+
+
+def _check(name: str, description: str | None) -> None:
+    if not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise UsageError("name", f"is 1 to {_LONGEST_NAME} printable characters")
+    check_description(description, longest=_LONGEST_DESCRIPTION)
 
 
 def definition_in(

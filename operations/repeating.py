@@ -1,7 +1,7 @@
 """Orders that are sent again: a key of the sender's makes the second one an echo of the first.
 
-The key is written in the transaction that puts the command, so that whoever never got the answer
-may send the same request again. It is kept for a day.
+The key is written in the transaction that puts the command or makes the object, so that whoever
+never got the answer may send the same request again. It is kept for a day.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Once:
 
 
 def first_answer(db: Connection, principal: Principal, once: Once) -> int | None:
-    """Return the command of the first such request; None if this is the first.
+    """Return what the first such request has made, by its id; None if this is the first.
 
     From here on, another request with the key waits for the end of this transaction.
     """
@@ -42,15 +42,15 @@ def first_answer(db: Connection, principal: Principal, once: Once) -> int | None
         raise UsageError(
             "Idempotency-Key", "was used for another request within a day; take a new one"
         )
-    return kept.command_id
+    return kept.made_id
 
 
-def keep_answer(db: Connection, principal: Principal, once: Once, command_id: int) -> None:
+def keep_answer(db: Connection, principal: Principal, once: Once, made_id: int) -> None:
     """Keep the answer of the first request."""
     store.keep_answer(
         db,
         principal.user_id,
         once.key,
         request_sha256=once.request_sha256,
-        command_id=command_id,
+        made_id=made_id,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError, NotFoundError
-from common.model.rights import Action, Principal, role_of
+from common.model.rights import EVERYTHING, Action, Principal, role_of
 from common.store.people import audit
 from common.store.people.rights import Held, Thing, held, is_administrator, may_anywhere
 from operations.errors import ForbiddenError, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from operations.session import Session
 
 _LISTED = {
-    Thing.PROJECT: "there is no project {}; see `orcaflow user list`",
+    Thing.PROJECT: "there is no project {}; see `orcaflow project list`",
     Thing.DEFINITION: "there is no process definition {}; see `orcaflow definition list`",
     Thing.INSTANCE: "there is no process instance {}; see `orcaflow instance list`",
     Thing.TASK: "there is no task instance {}; see `orcaflow task list`",
@@ -58,6 +58,11 @@ def check_administrator(db: Connection, principal: Principal) -> None:
     """Refuse whoever is no administrator, or asks by a token with limits."""
     if not is_administrator(db, principal):
         raise ForbiddenError("this is for administrators, by a token without limits")
+
+
+def limits_nothing(principal: Principal) -> bool:
+    """Return True for whoever asks at the database, by a session, or by a token without limits."""
+    return principal.scope == EVERYTHING and principal.projects is None
 
 
 def check_author(db: Connection, principal: Principal) -> None:
@@ -126,6 +131,30 @@ def change(
                 detail=str(error),
             )
         raise
+
+
+@contextmanager
+def administered(
+    session: Session,
+    action: str,
+    name: str | int | None,
+    *,
+    opened: Callable[[Engine], AbstractContextManager[Connection]] | None = None,
+) -> Iterator[Change]:
+    """Open the transaction of an order of administrators about what belongs to no project.
+
+    The kind of the object is the word before the dot of the action; it is given by its name or id.
+    """
+    with change(
+        session,
+        action,
+        action.partition(".")[0],
+        object_id=name if isinstance(name, int) else None,
+        object_name=name if isinstance(name, str) else None,
+        opened=opened,
+    ) as made:
+        check_administrator(made.db, session.principal)
+        yield made
 
 
 @contextmanager

@@ -21,8 +21,11 @@ from common.store.tables import process_instance
 from common.store.transaction import transaction
 from operations.deleting import refuse
 from operations.errors import UsageError
-from operations.rights import noted
-from operations.session import Session
+from operations.limits import check_description
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import administered
+from operations.row_tags import check_row_tag, row_tag
+from operations.session import Session, operation
 
 # As account names are on Linux; they reach no shell, but other programs may hand them to one (T86).
 _CODE: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -38,14 +41,36 @@ class MadeTenant:
     has_account: bool
 
 
-def list_tenants(session: Session) -> list[TenantView]:
-    """All tenants, by id."""
+def tenant_tag(view: TenantView) -> str:
+    """The tag to delete a tenant by."""
+    return row_tag(view.id, view.code, view.queue_id, view.description)
+
+
+@operation
+def list_tenants(
+    session: Session, *, code: str | None = None, after: int = 0, limit: int | None = None
+) -> list[TenantView]:
+    """Tenants by id: all, those behind an id, or the one of this code."""
     with session.engine.connect() as db:
-        return store.tenants(db)
+        if code is not None:
+            return [_found(db, code)]
+        return store.tenants(db, after=after, limit=limit)
 
 
+def tenant_with_id(session: Session, tenant_id: int) -> TenantView:
+    """The tenant."""
+    with session.engine.connect() as db:
+        return _found(db, tenant_id)
+
+
+@operation
 def create_tenant(
-    session: Session, code: str, *, queue: str | None, description: str | None
+    session: Session,
+    code: str,
+    *,
+    queue: str | None,
+    description: str | None,
+    once: Once | None = None,
 ) -> MadeTenant:
     """Make a tenant; `NotAllowedError` if there is one. A YARN queue without a row gets one."""
     if not _CODE.fullmatch(code):
@@ -56,31 +81,44 @@ def create_tenant(
         )
     if queue is not None and not _QUEUE.fullmatch(queue):
         raise UsageError("queue", "a queue has letters, digits, _ . : and -, 64 at most")
-    if description is not None and len(description) > _MAX_DESCRIPTION_LENGTH:
-        raise UsageError("description", f"has more than {_MAX_DESCRIPTION_LENGTH} characters")
-    with noted(session, "tenant.create", code, opened=transaction) as db:
+    check_description(description, longest=_MAX_DESCRIPTION_LENGTH)
+    with administered(session, "tenant.create", code, opened=transaction) as made:
+        db = made.db
+        if once is not None:
+            answered = first_answer(db, session.principal, once)
+            if answered is not None:
+                made.object_id, made.detail = answered, "as before"
+                view = _found(db, answered)
+                return MadeTenant(view=view, has_account=has_account(view.code))
         store.lock_tenants(db)
         if store.tenants(db, code=code):
             raise NotAllowedError(f"there is a tenant {code!r} already: orcaflow tenant list")
         queue_id = 1 if queue is None else store.queue_named(db, queue)
-        store.create_tenant(db, code, queue_id=queue_id, description=description)
-        (made,) = store.tenants(db, code=code)
-    return MadeTenant(view=made, has_account=_has_account(code))
+        made.object_id = store.create_tenant(db, code, queue_id=queue_id, description=description)
+        if once is not None:
+            keep_answer(db, session.principal, once, made.object_id)
+        view = _found(db, made.object_id)
+    return MadeTenant(view=view, has_account=has_account(code))
 
 
-def delete_tenant(session: Session, code: str) -> int:
+@operation
+def delete_tenant(session: Session, tenant: str | int, *, expected: str | None = None) -> int:
     """Delete a tenant that nothing needs; return the number of ended runs that named it.
 
-    Those have their creators' tenant from then on. `NotAllowedError` names what needs it.
+    Those have their creators' tenant from then on. `NotAllowedError` names what needs it;
+    `expected` is the tag that it has to have (`ChangedMeanwhileError`).
     """
-    with noted(session, "tenant.delete", code, opened=transaction) as db:
+    with administered(session, "tenant.delete", tenant, opened=transaction) as made:
+        db = made.db
         lock_imports(db)
         store.lock_tenants(db)
-        view = _found(db, code)
+        view = _found(db, tenant)
+        made.object_id, made.object_name = view.id, view.code
+        check_row_tag(tenant_tag(view), expected, f"tenant {view.code!r}")
         hold_commands(db)
         refuse(list(_faults(db, view)))
         if not store.delete_tenant(db, view.id):
-            raise NotAllowedError(f"tenant {code!r} has been deleted by somebody else")
+            raise NotAllowedError(f"tenant {view.code!r} has been deleted by somebody else")
         return users_of.detach(db, process_instance.c.tenant_id, view.id)
 
 
@@ -98,12 +136,13 @@ def _faults(db: Connection, view: TenantView) -> Iterator[str]:
         )
     for name in users.people:
         yield (
-            f"user {name!r} has it; give the user another one in t_ds_user.tenant_id (there is no"
-            " command for that)"
+            f"user {name!r} has it; give the user another one:"
+            f" orcaflow user set {shlex.quote(name)} --tenant CODE"
         )
 
 
-def _has_account(code: str) -> bool:
+def has_account(code: str) -> bool:
+    """Return True if this computer has an account of this name."""
     try:
         pwd.getpwnam(code)
     except KeyError:
@@ -111,10 +150,15 @@ def _has_account(code: str) -> bool:
     return True
 
 
-def _found(db: Connection, code: str) -> TenantView:
-    found = store.tenants(db, code=code) if "\0" not in code else []
+def _found(db: Connection, given: str | int) -> TenantView:
+    near: list[str] = []
+    if isinstance(given, int):
+        found = store.tenants(db, tenant_id=given)
+    else:
+        found = store.tenants(db, code=given) if "\0" not in given else []
     if found:
         return found[0]
-    near = difflib.get_close_matches(code, [each.code for each in store.tenants(db)], n=1)
+    if isinstance(given, str):
+        near = difflib.get_close_matches(given, [each.code for each in store.tenants(db)], n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow tenant list`"
-    raise NotFoundError(f"there is no tenant {code!r:.200}{perhaps}")
+    raise NotFoundError(f"there is no tenant {given!r:.200}{perhaps}")

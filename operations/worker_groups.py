@@ -29,8 +29,10 @@ from operations.errors import UsageError
 from operations.explaining import living
 from operations.limits import check_name
 from operations.references import DEFAULT_WORKER_GROUP
-from operations.rights import noted
-from operations.session import Session
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import administered
+from operations.row_tags import check_row_tag, row_tag
+from operations.session import Session, operation
 
 _MAX_NAME_LENGTH = 200
 _MAX_ADDRESSES_LENGTH = 256
@@ -65,22 +67,42 @@ def group_names(session: Session) -> list[str]:
         return [DEFAULT_WORKER_GROUP, *worker_groups.worker_group_names(db)]
 
 
-def list_groups(session: Session) -> list[WorkerGroup]:
-    """All worker groups, with the living workers that serve each."""
-    members = living(session.config)
-    with session.engine.connect() as db:
-        return _with_members(db, worker_groups.list_worker_groups(db), members)
+def group_tag(view: WorkerGroupView) -> str:
+    """The tag to delete a group by."""
+    return row_tag(view.id, view.name, view.addresses)
 
 
-def group_named(session: Session, name: str) -> WorkerGroup:
-    """The group of this name; `NotFoundError` proposes another one that is spelt like it."""
+@operation
+def list_groups(
+    session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
+) -> list[WorkerGroup]:
+    """Worker groups by id: all, those behind an id, or the one of this name.
+
+    Each has the living workers that serve it.
+    """
     members = living(session.config)
     with session.engine.connect() as db:
-        (found,) = _with_members(db, [_found(db, name)], members)
+        views = (
+            worker_groups.list_worker_groups(db, after=after, limit=limit)
+            if name is None
+            else [_found(db, name)]
+        )
+        return _with_members(db, views, members)
+
+
+@operation
+def group_given(session: Session, group: str | int) -> WorkerGroup:
+    """The group of this name or id; `NotFoundError` proposes another one that is spelt like it."""
+    members = living(session.config)
+    with session.engine.connect() as db:
+        (found,) = _with_members(db, [_found(db, group)], members)
     return found
 
 
-def create_group(session: Session, name: str, *, addresses: Sequence[str]) -> WorkerGroupView:
+@operation
+def create_group(
+    session: Session, name: str, *, addresses: Sequence[str], once: Once | None = None
+) -> WorkerGroupView:
     """Make a group; `NotAllowedError` if there is one of that name.
 
     A worker of one of the hosts in `addresses` serves it, whatever groups it was started with.
@@ -97,31 +119,43 @@ def create_group(session: Session, name: str, *, addresses: Sequence[str]) -> Wo
         raise UsageError("address", "an address is that of a host, as 10.0.0.7")
     if len(",".join(hosts)) > _MAX_ADDRESSES_LENGTH:
         raise UsageError("address", f"at most {_MAX_ADDRESSES_LENGTH} characters fit into the row")
-    with noted(session, "worker-group.create", name, opened=transaction) as db:
+    with administered(session, "worker-group.create", name, opened=transaction) as made:
+        db = made.db
+        if once is not None:
+            answered = first_answer(db, session.principal, once)
+            if answered is not None:
+                made.object_id, made.detail = answered, "as before"
+                return _found(db, answered)
         worker_groups.lock_worker_groups(db)
         if worker_groups.list_worker_groups(db, name=name):
             raise NotAllowedError(
                 f"there is a worker group {name!r} already:"
                 f" orcaflow worker-group show {shlex.quote(name)}"
             )
-        worker_groups.create_worker_group(db, name, addresses=hosts)
-        (made,) = worker_groups.list_worker_groups(db, name=name)
-    return made
+        made.object_id = worker_groups.create_worker_group(db, name, addresses=hosts)
+        if once is not None:
+            keep_answer(db, session.principal, once, made.object_id)
+        return _found(db, made.object_id)
 
 
-def delete_group(session: Session, name: str) -> int:
+@operation
+def delete_group(session: Session, group: str | int, *, expected: str | None = None) -> int:
     """Delete a group that nothing needs; return the number of ended runs that named it.
 
-    Those have the default group from then on. `NotAllowedError` names what needs it, and the cure.
+    Those have the default group from then on. `NotAllowedError` names what needs it, and the cure;
+    `expected` is the tag that it has to have (`ChangedMeanwhileError`).
     """
-    with noted(session, "worker-group.delete", name, opened=transaction) as db:
+    with administered(session, "worker-group.delete", group, opened=transaction) as made:
+        db = made.db
         lock_imports(db)
         worker_groups.lock_worker_groups(db)
-        view = _found(db, name)
+        view = _found(db, group)
+        made.object_id, made.object_name = view.id, view.name
+        check_row_tag(group_tag(view), expected, f"worker group {view.name!r}")
         hold_commands(db)
         refuse(list(_faults(db, view)))
         if not worker_groups.delete_worker_group(db, view.id):
-            raise NotAllowedError(f"worker group {name!r} has been deleted by somebody else")
+            raise NotAllowedError(f"worker group {view.name!r} has been deleted by somebody else")
         return users_of.detach(db, process_instance.c.worker_group_id, view.id)
 
 
@@ -182,11 +216,16 @@ def _known_by(node: Node, view: WorkerGroupView, offer: Offer | None) -> KnownBy
     return KnownBy.START if offer is not None and view.id in offer.group_ids else None
 
 
-def _found(db: Connection, name: str) -> WorkerGroupView:
-    # PostgreSQL takes no NUL, and so has no row with one.
-    found = worker_groups.list_worker_groups(db, name=name) if "\0" not in name else []
+def _found(db: Connection, given: str | int) -> WorkerGroupView:
+    near: list[str] = []
+    if isinstance(given, int):
+        found = worker_groups.list_worker_groups(db, group_id=given)
+    else:
+        # PostgreSQL takes no NUL, and so has no row with one.
+        found = worker_groups.list_worker_groups(db, name=given) if "\0" not in given else []
     if found:
         return found[0]
-    near = difflib.get_close_matches(name, worker_groups.worker_group_names(db), n=1)
+    if isinstance(given, str):
+        near = difflib.get_close_matches(given, worker_groups.worker_group_names(db), n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow worker-group list`"
-    raise NotFoundError(f"there is no worker group {name!r:.200}{perhaps}")
+    raise NotFoundError(f"there is no worker group {given!r:.200}{perhaps}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -25,6 +24,7 @@ from api.answers import (
 )
 from api.asking import Asked
 from api.cursors import After, Limit
+from api.repeating import IdempotencyKey, once_of
 from api.route import Id, Route, get, post
 from common.clock import SystemClock
 from common.model.commands import CommandType
@@ -40,7 +40,6 @@ from operations.explaining import explain_instance
 from operations.instance_commands import PutCommand, put_command, put_commands
 from operations.instance_commands import recover as put_recovery
 from operations.instances import find_instance, instance_detail, list_instances
-from operations.repeating import Once
 from operations.runs import begin_run
 from operations.session import Session
 from operations.tasks import list_tasks
@@ -77,7 +76,7 @@ def begin(
     request: RunRequest,
     session: Asked,
     response: Response,
-    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+    idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header(max_length=100)] = None,
 ) -> dict[str, Any]:
     """Begin a run of an ONLINE definition.
@@ -95,7 +94,7 @@ def begin(
         failure_strategy=FailureStrategy[request.failure_strategy],
         priority=Priority[request.priority],
         worker_group=request.worker_group,
-        once=None if idempotency_key is None else _once(idempotency_key, request),
+        once=once_of(idempotency_key, "run", request),
     )
     instance_id = waiting.await_instance(session, command_id, waiting.seconds_of(prefer))
     response.status_code = 202 if instance_id is None else 201
@@ -163,11 +162,6 @@ def _accepted(command: PutCommand) -> dict[str, Any]:
 def _row(view: ProcessInstanceView) -> dict[str, object]:
     row = instance_row(view, now=_clock.now())
     return row | {"state": state_of(row)}
-
-
-def _once(key: str, request: RunRequest) -> Once:
-    said = request.model_dump_json().encode()
-    return Once(key=key, request_sha256=hashlib.sha256(b"run " + said).hexdigest())
 
 
 def act(given: ActionRequest, session: Asked) -> dict[str, Any]:

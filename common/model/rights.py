@@ -60,3 +60,6 @@ class Principal:
 
 DATABASE: Final = Principal(user_id=1, user_name="database", owns_database=True)
 """The owner of the database: the command line. It needs no grant and stands in no table."""
+
+NOBODYS_NAME: Final = "unknown"
+"""Stands in the audit for whoever was not let in."""

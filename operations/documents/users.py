@@ -20,6 +20,7 @@ def user_row(user: UserDetail) -> dict[str, object]:
         "admin": user.view.is_admin,
         "enabled": user.view.is_enabled,
         "password": user.view.has_password,
+        "tenant": user.view.tenant,
         "projects": [
             {
                 "project_id": each.project_id,

@@ -75,6 +75,10 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "user",
         "Users of the HTTP API: made, listed, disabled, and given roles in projects.",
     ),
+    "project": _Place(
+        "project",
+        "Projects: definitions of a team, and who may do what with them.",
+    ),
     "token": _Place("token", "API tokens: made, listed and revoked."),
     "console": _Place(
         "console",

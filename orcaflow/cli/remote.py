@@ -37,6 +37,19 @@ OVER_HTTP: Final = frozenset(
         *("definition set", "definition delete"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch"),
+        *("user create", "user list", "user disable", "user enable", "user grant", "user set"),
+        *(
+            "user password",
+            "user link",
+            "user unlink",
+            "token create",
+            "token list",
+            "token revoke",
+        ),
+        *("project create", "project list", "project show", "project edit", "project delete"),
+        *("tenant create", "tenant list", "tenant delete", "alert list"),
+        *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
+        *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
     }
 )
 """Commands whose operations have routes."""
@@ -77,19 +90,13 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
                 "complement pause",
             ),
             *("complement resume", "complement cancel", "complement retry"),
-            *("alert list", "pool create", "pool list", "pool show", "pool resize", "pool remove"),
             *("datasource create", "datasource list", "datasource test", "datasource remove"),
-            *("worker-group create", "worker-group list", "worker-group show"),
-            *("worker-group delete", "tenant create", "tenant list", "tenant delete"),
+            "locks list",
         ),
         _NO_ROUTE,
     ),
     **dict.fromkeys(
-        (
-            *("db upgrade", "db check", "db schema", "purge", "datasource encrypt"),
-            *("user create", "user list", "user disable", "user enable", "user grant"),
-            *("user password", "token create", "token list", "token revoke", "console"),
-        ),
+        (*("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),),
         _OWNER,
     ),
     **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),

@@ -33,7 +33,7 @@ from operations.log_pieces import Log, Piece
 from operations.lookup import state_named
 from operations.members import MemberHealth
 from operations.task_log import LogMissingError
-from orcaflow.remote import definitions
+from orcaflow.remote import definitions, groups_and_pools, people
 from orcaflow.remote.client import Client, other_version
 from orcaflow.remote.definitions import definition_named
 from orcaflow.remote.documents import (
@@ -316,6 +316,8 @@ def _put(
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     **definitions.ANSWERS,
+    **groups_and_pools.ANSWERS,
+    **people.ANSWERS,
     "commands.command_with_id": command_with_id,
     "commands.list_commands": list_commands,
     "commands.outcome": outcome,

@@ -24,6 +24,7 @@ from orcaflow.remote.contexts import Server
 
 BASE: Final = "/api/v1"
 _PATIENCE_SECONDS: Final = 30.0
+_PAGE: Final = 500
 _MAX_ANSWER: Final = 200_000_000
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -57,6 +58,25 @@ class Client:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Give an order, and return its answer."""
         return self._ask("POST", path, {} if body is None else body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Change an object, whatever it is by now, and return its answer."""
+        return self._ask("PATCH", path, body)
+
+    def delete(self, path: str) -> Any:
+        """Delete an object, whatever it is by now, and return its answer."""
+        return self._ask("DELETE", path, None)
+
+    def pages(self, path: str, query: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return all items of a list, which comes a page at a time."""
+        found: list[Any] = []
+        after: str | None = None
+        while True:
+            answer = self.get(path, {**(query or {}), "limit": _PAGE, "after": after})
+            found += answer["items"]
+            after = answer["next"]
+            if after is None:
+                return found
 
     def get_bytes(
         self, path: str, query: Mapping[str, Any]
@@ -95,6 +115,8 @@ class Client:
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         sent = None
+        if method in ("PATCH", "DELETE"):
+            headers["If-Match"] = "*"
         if body is not None:
             headers["Content-Type"] = "application/json"
             sent = json.dumps(body).encode()
@@ -102,7 +124,9 @@ class Client:
         try:
             return self._send(method, place, sent, headers)
         except (OSError, http.client.HTTPException) as error:
-            unsure = "" if body is None else "; it may have carried the order out: look before you"
+            unsure = (
+                "" if method == "GET" else "; it may have carried the order out: look before you"
+            )
             raise ServiceUnreachableError(
                 f"no api-server answers at {self.url}: {str(error) or type(error).__name__}"
                 + (f"{unsure} give it again" if unsure else "; is it started there?")

@@ -34,20 +34,20 @@ def instance_of(row: Mapping[str, Any]) -> ProcessInstanceView:
         process_definition_id=row["process_definition_id"],
         definition_name=row["definition"],
         state=row["state"]["code"],
-        wanted_state=_code(ProcessState, row["wanted_state"]),
+        wanted_state=code_of(ProcessState, row["wanted_state"]),
         state_reason=row["reason"],
-        command_type=_code(CommandType, row["command_type"]) or 0,
+        command_type=code_of(CommandType, row["command_type"]) or 0,
         run_times=row["run_times"],
-        failure_strategy=_code(FailureStrategy, row["failure_strategy"]) or 0,
-        priority=_code(Priority, row["priority"]) or 0,
-        schedule_time=_moment(row["schedule_time"]),
+        failure_strategy=code_of(FailureStrategy, row["failure_strategy"]) or 0,
+        priority=code_of(Priority, row["priority"]) or 0,
+        schedule_time=moment_of(row["schedule_time"]),
         start_time=datetime.fromisoformat(row["start_time"]),
-        end_time=_moment(row["end_time"]),
+        end_time=moment_of(row["end_time"]),
         host=row["host"],
         owner_epoch=row["owner_epoch"],
         root_id=row["root_id"] or 0,
         parent_task_instance_id=row["parent_task_instance_id"] or 0,
-        wanted_deadline=_moment(row["wanted_deadline"]),
+        wanted_deadline=moment_of(row["wanted_deadline"]),
     )
 
 
@@ -55,11 +55,11 @@ def task_of(row: Mapping[str, Any]) -> TaskInstanceView:
     """An attempt at a task."""
     progress, usage, branch = row["progress"], row["usage"], row["branch"]
     plain: dict[str, Any] = {name: row[name] for name in _OF_TASK}
-    plain |= {name: _moment(row[name]) for name in _MOMENTS_OF_TASK}
+    plain |= {name: moment_of(row[name]) for name in _MOMENTS_OF_TASK}
     return TaskInstanceView(
         **plain,
         state=row["state"]["code"],
-        wanted_state=_code(TaskState, row["wanted_state"]),
+        wanted_state=code_of(TaskState, row["wanted_state"]),
         progress=None if progress is None else json.dumps(progress),
         usage=None if usage is None else json.dumps(usage),
         branch=None if branch is None else json.dumps(branch),
@@ -143,8 +143,8 @@ def command_of(row: Mapping[str, Any]) -> CommandView:
         outcome=None if outcome == WAITING else CommandOutcome[outcome],
         reason=row["reason"],
         process_instance_id=row["process_instance_id"],
-        start_time=_moment(row["start_time"]),
-        handled_at=_moment(row["handled_at"]),
+        start_time=moment_of(row["start_time"]),
+        handled_at=moment_of(row["handled_at"]),
         host=row["host"],
     )
 
@@ -169,9 +169,9 @@ def _causes(
                 cause=CauseKind(row["cause"]),
                 subject=row["subject"],
                 text=row["text"],
-                since=_moment(row["since"]),
+                since=moment_of(row["since"]),
                 next=row["next"],
-                next_at=_moment(row["next_at"]),
+                next_at=moment_of(row["next_at"]),
                 because=behind,
             )
         )
@@ -208,11 +208,12 @@ def member_of(row: Mapping[str, Any]) -> MemberHealth:
     )
 
 
-def _moment(text: str | None) -> datetime | None:
+def moment_of(text: str | None) -> datetime | None:
+    """A moment that may be missing."""
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _code(kind: type[IntEnum], name: str | None) -> int | None:
+def code_of(kind: type[IntEnum], name: str | None) -> int | None:
     """The number of a code that is given by name, or as itself if it has none."""
     if name is None:
         return None

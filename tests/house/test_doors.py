@@ -30,7 +30,10 @@ DOORS = {
     # A process of its own.
     "pyarrow": ("common/log_store/program.py",),
     "pyspark": ("worker/spark/",),
-    "pydantic": ("common/config/reading.py", "api/answers.py", "api/lane.py"),
+    "pydantic": (
+        *("common/config/reading.py", "api/answers.py", "api/lane.py"),
+        *("api/people_answers.py", "api/cluster_answers.py"),
+    ),
     "pydantic_core": ("common/config/reading.py",),
     "annotated_types": ("common/config/settings.py", "common/spark_config.py"),
     "psycopg2": ("common/store/",),

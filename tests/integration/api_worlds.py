@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Engine, insert, update
 
@@ -55,6 +55,9 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
                 task_instance_id=task, size=9, tail=f"of {name}".encode()
             )
         )
+        connection.execute(
+            update(t.project).where(t.project.c.id == project_id).values(description=name)
+        )
     assert None not in (schedule, complement, command)
     return World(
         objects={
@@ -67,6 +70,21 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             "command": command or 0,
         }
     )
+
+
+def _of_no_project(db: Engine, name: str) -> dict[str, int]:
+    rows = {
+        "user": insert(t.user).values(user_name=f"user-{name}", tenant_id=1, user_type=1),
+        "token": insert(t.access_token).values(user_id=1, name=name, token=name),
+        "tenant": insert(t.tenant).values(tenant_code=f"tenant-{name}"),
+        "worker-group": insert(t.worker_group).values(name=f"group-{name}"),
+        "pool": insert(t.task_group).values(id=100 + len(name), name=f"pool-{name}", group_size=2),
+    }
+    with db.begin() as connection:
+        return {
+            kind: connection.execute(each.returning(each.table.c.id)).scalar_one()
+            for kind, each in rows.items()
+        }
 
 
 def a_schedule(db: Engine, definition: int) -> int:
@@ -99,12 +117,40 @@ def worlds(db: Engine) -> tuple[World, World]:
         foreign = connection.scalar(
             insert(t.project).values(name="foreign").returning(t.project.c.id)
         )
-    return a_world(db, 1, "ours"), a_world(db, foreign or 0, "theirs")
+    ours, theirs = (
+        World(objects=a_world(db, project, name).objects | _of_no_project(db, name))
+        for project, name in ((1, "ours"), (foreign or 0, "theirs"))
+    )
+    return ours, theirs
+
+
+_ORDERS: Final[dict[str, dict[str, Any]]] = {
+    # Too weak, since a good one costs a fifth of a second.
+    "POST /me/password": {"old": "x", "new": "x"},
+    "POST /users": {"name": "made"},
+    "PATCH /users/{id}": {"admin": False},
+    "POST /users/{id}/link": {"subject": "{new}", "issuer": "https://login.example.org"},
+    "POST /users/{id}/password": {"password": "x"},
+    "POST /tokens": {"name": "{new}", "expires": 60},
+    "POST /projects": {"name": "{new}"},
+    "PATCH /projects/{id}": {"name": "{new}"},
+    "POST /projects/{id}/members": {"user": "the-nobody", "role": "none"},
+    "POST /tenants": {"code": "made"},
+    "POST /worker-groups": {"name": "{new}"},
+    "POST /pools": {"name": "{new}", "size": 1},
+    "PATCH /pools/{id}": {"size": 3},
+}
 
 
 def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
     """The body and the parameters of a request about an object, or about a new one."""
     document = {"name": new, "processDefinitionJson": json.loads(a_definition_json("a >> b"))}
+    of_no_project = _ORDERS.get(name.replace(BASE, ""))
+    if of_no_project is not None:
+        return {
+            key: each.format(new=new) if isinstance(each, str) else each
+            for key, each in of_no_project.items()
+        }, {}
     match name.removeprefix(f"POST {BASE}/").removeprefix(f"PUT {BASE}/"):
         case "instances":
             return {"definition_id": number}, {}

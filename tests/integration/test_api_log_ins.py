@@ -148,10 +148,10 @@ def test_a_change_by_a_cookie_takes_its_token_and_a_page_of_ours(
 
 
 def test_a_wrong_password_and_an_unknown_user_are_answered_alike_and_cost_the_same_hash(
-    client: TestClient, ada: str, owner: Session, db: Engine, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, ada: str, db: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_enabled(owner, "admin", enabled=False, at=datetime.now(UTC))
     with db.begin() as connection:
+        connection.execute(t.user.update().where(t.user.c.id == 1).values(state=0))
         old = {"user_name": "old", "user_password": "7ad2410b2f4c074479a8937a28a22b8f"}
         connection.execute(t.user.insert().values(tenant_id=1, user_type=1, **old))
     looked_at: list[str] = []
@@ -397,9 +397,10 @@ def test_a_link_of_another_cluster_opens_nothing(
     assert opened(client, f"/console?link={made.text}") == (401, "")
 
 
-def test_a_link_needs_an_enabled_user(cli: Cli, owner: Session, link: Callable[..., str]) -> None:
+def test_a_link_needs_an_enabled_user(cli: Cli, db: Engine, link: Callable[..., str]) -> None:
     assert cli("console", "--print", "--user", "nobody")[0] == 3
-    set_enabled(owner, "admin", enabled=False, at=datetime.now(UTC))
+    with db.begin() as connection:
+        connection.execute(t.user.update().values(state=0))
     assert cli("console", "--print")[0] == 3
     assert cli("console", "--print", "--user", "admin")[0] == 4
 

@@ -97,7 +97,7 @@ def test_a_tenant_is_made_with_its_queue_and_deleted_once_nothing_needs_it(
     assert code == 4
     assert f"orcaflow instance stop {live} --wait" in err
     assert "orcaflow definition delete needs" in err
-    assert "user 'ann' has it; give the user another one in t_ds_user.tenant_id" in err
+    assert "orcaflow user set ann --tenant CODE" in err
     # The tenant that every database has is the administrator's.
     first = parsed(cli("tenant", "list", "-o", "json"))[0]
     assert cli("tenant", "delete", first["code"])[0] == 4

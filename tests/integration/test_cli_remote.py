@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import threading
@@ -13,7 +14,7 @@ from typing import Any, Final
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert, select, update
 from typer.main import get_command
 
 from api.app import build
@@ -36,6 +37,7 @@ from orcaflow.cli.remote import ANYWHERE, LOCAL_ONLY, OVER_HTTP, Chosen, carried
 from orcaflow.remote.contexts import Server
 from tests.builders import a_definition_json
 from tests.conftest import ZookeeperRoot
+from tests.integration.administering import ADMINISTERED, REFUSED
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -302,6 +304,69 @@ def test_definitions_are_released_and_deleted_by_a_server(remote: Cli, db: Engin
     assert parsed(remote("instance", "delete", "4", "-o", "json"))["deleted"] == [4]
 
 
+def test_people_and_groups_are_administered_by_a_server_as_they_are_at_the_database(
+    cli: Cli, remote: Cli, db: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with db.begin() as connection:
+        connection.execute(update(t.tenant).where(t.tenant.c.id == 1).values(tenant_code="default"))
+        for number in range(3):
+            connection.execute(
+                insert(t.alert).values(
+                    title=f"a{number}", alert_status=number, alertgroup_id=1, content="[{}]"
+                )
+            )
+
+    def done(command: Cli, line: str, it: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
+        code, out, err = numbered(command(*line.format(it=it).split()))
+        alike = [re.sub(f"{it}|of_[\\w-]+", "IT", text) for text in (out, err)]
+        return code, *alike
+
+    remote("project", "list")  # From now on its token was used.
+    different = []
+    for line in (*REFUSED, *ADMINISTERED):
+        here, there = done(cli, line, "aaaa"), done(remote, line, "bbbb")
+        if here != there:
+            different.append((line, here, there))
+    assert different == []
+    with db.connect() as connection:
+        lines = connection.execute(
+            select(t.audit_log.c.user_name, t.audit_log.c.action, t.audit_log.c.outcome)
+        ).all()
+    made = {
+        name: sorted(f"{each.action} {each.outcome}" for each in lines if each.user_name == name)
+        for name in ("database", "admin")
+    }
+    made["database"].remove("token.create done")  # That of the test itself.
+    assert [each for each in made["database"] if each.endswith("done")] == [
+        each for each in made["admin"] if each.endswith("done")
+    ]
+
+
+def test_a_pool_over_http_names_its_users_as_at_the_database(
+    cli: Cli, remote: Cli, db: Engine
+) -> None:
+    a_cluster(db)
+    cli("pool", "create", "b", "--size", "2")
+    cli("pool", "create", "a", "--size", "1")
+    with db.begin() as connection:
+        for task, status in ((3, 1), (1, -1)):
+            connection.execute(
+                insert(t.task_group_queue).values(
+                    task_id=task, group_id=1, status=status, weight=1, process_id=1
+                )
+            )
+    for line in (
+        "pool list",
+        "pool list -o json",
+        "pool show b",
+        "pool show b -o json",
+        "pool remove b",
+    ):
+        assert cli(*line.split()) == remote(*line.split()), line
+    assert "holds its slots" in remote("pool", "remove", "b")[2]
+
+
 def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     if not hasattr(group, "commands"):
         yield " ".join(path)
@@ -314,7 +379,7 @@ def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
     known = set(commands_of(get_command(command_line)))
     assert known == OVER_HTTP | ANYWHERE | LOCAL_ONLY.keys()
     assert len(known) == len(OVER_HTTP) + len(ANYWHERE) + len(LOCAL_ONLY)
-    tested = [line.split() for line in (*SAME, *LOGS, *ORDERS)]
+    tested = [line.split() for line in (*SAME, *LOGS, *ORDERS, *ADMINISTERED, *REFUSED)]
     done = {" ".join(words[:2]) for words in tested if words[0] != "run"}
     assert done == OVER_HTTP - {"run", "server list"}
     chosen = Chosen(url="http://127.0.0.1:1", token_file="x")  # A path.
@@ -466,12 +531,12 @@ def test_contexts_are_named_used_and_removed(
     assert Path(token).read_text(encoding="utf-8").strip() not in file.read_text(encoding="utf-8")
     # By the server, which alone refuses what it does not do.
     assert cli("command", "show", "70")[0] == 0
-    assert cli("pool", "list")[0] == 4
+    assert cli("db", "check")[0] == 4
     # A context leaves this computer's own daemons alone.
     assert cli("server", "status")[0] == 3
     assert remote("server", "status")[0] == 4
     assert cli("context", "use", "local")[0] == 0
-    assert cli("pool", "list")[0] == 0
+    assert cli("db", "check")[0] == 0
     assert cli("context", "remove", "team")[0] == 0
     assert cli("context", "remove", "team")[0] == 3
     for text in ("", "[]", "{", '{"current": "x", "contexts": {}}', json.dumps({"contexts": 1})):

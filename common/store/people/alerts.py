@@ -50,9 +50,39 @@ class AlertView:
     update_time: datetime
 
 
-def alerts(db: Connection, *, statuses: list[int] | None, limit: int) -> list[AlertView]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertGroupView:
+    """A group that alerts are for."""
+
+    id: int
+    name: str | None
+    description: str | None
+    create_time: datetime
+
+
+def alert_groups(db: Connection, *, after: int, limit: int) -> list[AlertGroupView]:
+    """List the groups behind an id, by id."""
+    rows = db.execute(
+        select(alertgroup).where(alertgroup.c.id > after).order_by(alertgroup.c.id).limit(limit)
+    )
+    return [
+        AlertGroupView(
+            id=row.id,
+            name=row.group_name,
+            description=row.description,
+            create_time=row.create_time,
+        )
+        for row in rows
+    ]
+
+
+def alerts(
+    db: Connection, *, statuses: list[int] | None, before: int | None = None, limit: int
+) -> list[AlertView]:
     """List the newest alerts first, `limit` at most; None is any status."""
     statement = _ALERTS.limit(limit)
+    if before is not None:
+        statement = statement.where(alert.c.id < before)
     if statuses is not None:
         statement = statement.where(alert.c.alert_status.in_(statuses))
     return [

@@ -1,4 +1,7 @@
-"""The keys of requests that may be repeated, each with the command that the first one put."""
+"""The keys of requests that may be repeated, each with what the first one has made.
+
+That is a command, or another object: the hash of the request tells them apart.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ _KEPT: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer:
-    """The answer to a request: the command that it put."""
+    """The answer to a request: the command that it put, or the object that it made."""
 
     request_sha256: str
-    command_id: int
+    made_id: int
 
 
 def lock_key(db: Connection, user_id: int, key: str) -> None:
@@ -37,11 +40,11 @@ def find_answer(db: Connection, user_id: int, key: str) -> KeptAnswer | None:
     ).first()
     if row is None:
         return None
-    return KeptAnswer(request_sha256=row.request_sha256, command_id=row.command_id)
+    return KeptAnswer(request_sha256=row.request_sha256, made_id=row.command_id)
 
 
 def keep_answer(
-    db: Connection, user_id: int, key: str, *, request_sha256: str, command_id: int
+    db: Connection, user_id: int, key: str, *, request_sha256: str, made_id: int
 ) -> None:
     """Keep an answer for a day, and forget the user's older ones."""
     db.execute(
@@ -54,6 +57,6 @@ def keep_answer(
             user_id=user_id,
             idempotency_key=key,
             request_sha256=request_sha256,
-            command_id=command_id,
+            command_id=made_id,
         )
     )

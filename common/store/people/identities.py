@@ -5,6 +5,7 @@ Each function works within a transaction of its caller.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -62,13 +63,17 @@ def remove_identities(db: Connection, user_id: int) -> int:
     return db.execute(delete(user_identity).where(user_identity.c.user_id == user_id)).rowcount
 
 
-def identities_of(db: Connection, user_id: int) -> list[IdentityView]:
+def identities_of(db: Connection, user_ids: Collection[int]) -> dict[int, list[IdentityView]]:
+    """List identities of users."""
     rows = db.execute(
-        select(user_identity.c.issuer, user_identity.c.subject)
-        .where(user_identity.c.user_id == user_id)
+        select(user_identity.c.user_id, user_identity.c.issuer, user_identity.c.subject)
+        .where(user_identity.c.user_id.in_(user_ids))
         .order_by(user_identity.c.issuer, user_identity.c.subject)
     )
-    return [IdentityView(issuer=row.issuer, subject=row.subject) for row in rows]
+    found: dict[int, list[IdentityView]] = {each: [] for each in user_ids}
+    for row in rows:
+        found[row.user_id].append(IdentityView(issuer=row.issuer, subject=row.subject))
+    return found
 
 
 def use_once(db: Connection, used_hash: str, *, kept_for: timedelta) -> bool:

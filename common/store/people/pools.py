@@ -33,32 +33,50 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """A pool with its users: holders first, then those that wait, the next one first."""
+    """A pool with its users: holders first, then those that wait, the next one first.
+
+    `used` is the number of slots that are taken, `waiting` that of the attempts that wait, and
+    `user_id` is whoever made it.
+    """
 
     id: int
     name: str
     description: str | None
     size: int
+    user_id: int
+    used: int
+    waiting: int
     users: tuple[PoolUse, ...]
 
-    @property
-    def used(self) -> int:
-        """The number of slots taken."""
-        return sum(use.slots for use in self.users if use.holds)
 
-    @property
-    def waiting(self) -> int:
-        """The number of waiting attempts."""
-        return sum(not use.holds for use in self.users)
-
-
-def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
-    """List all pools by name, or the one of this name."""
-    statement = select(
-        task_group.c.id, task_group.c.name, task_group.c.description, task_group.c.group_size
-    ).order_by(task_group.c.name)
+def pools(
+    db: Connection,
+    *,
+    name: str | None = None,
+    pool_id: int | None = None,
+    after: int | None = None,
+    limit: int | None = None,
+) -> list[PoolView]:
+    """List all pools by name, the one of this name or id, or those behind an id by their ids."""
+    # Code points, as other programs sort them, whatever the database's own order is.
+    order = task_group.c.name.collate("C") if after is None else task_group.c.id
+    statement = (
+        select(
+            task_group.c.id,
+            task_group.c.name,
+            task_group.c.description,
+            task_group.c.group_size,
+            task_group.c.user_id,
+        )
+        .order_by(order)
+        .limit(limit)
+    )
     if name is not None:
         statement = statement.where(task_group.c.name == name)
+    if pool_id is not None:
+        statement = statement.where(task_group.c.id == pool_id)
+    if after is not None:
+        statement = statement.where(task_group.c.id > after)
     rows = db.execute(statement).all()
     users: dict[int, list[PoolUse]] = {row.id: [] for row in rows}
     for group_id, use in pool_users(db, list(users)):
@@ -69,6 +87,9 @@ def pools(db: Connection, *, name: str | None = None) -> list[PoolView]:
             name=row.name,
             description=row.description,
             size=row.group_size,
+            user_id=row.user_id,
+            used=sum(use.slots for use in users[row.id] if use.holds),
+            waiting=sum(not use.holds for use in users[row.id]),
             users=tuple(users[row.id]),
         )
         for row in rows
@@ -142,11 +163,13 @@ def pool_users(
     ]
 
 
-def create_pool(db: Connection, name: str, *, size: int, description: str | None) -> int | None:
+def create_pool(
+    db: Connection, name: str, *, size: int, description: str | None, user_id: int = 1
+) -> int | None:
     """Create a pool; return its id, or None if there is one of that name."""
     made: int | None = db.execute(
         pg_insert(task_group)
-        .values(name=name, group_size=size, description=description)
+        .values(name=name, group_size=size, description=description, user_id=user_id)
         .on_conflict_do_nothing(index_elements=[task_group.c.name])
         .returning(task_group.c.id)
     ).scalar()

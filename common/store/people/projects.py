@@ -6,16 +6,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, func, insert, select
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from common.model.rights import Action, Principal
 from common.model.states import LIVE_PROCESS_STATES
 from common.store.people.definitions import LARGEST_CODE
-from common.store.people.rights import actions_in
-from common.store.tables import process_definition, process_instance, project, user
+from common.store.people.rights import actions_in, seen_projects
+from common.store.tables import (
+    process_definition,
+    process_instance,
+    project,
+    relation_project_user,
+    user,
+)
 
 _owner = user.alias("owner")
 _ESCAPE: Final = "\\"
+_ENABLED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,16 @@ class ProjectView:
     update_time: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """A user with the actions that the grants in a project add up to."""
+
+    user_id: int
+    user_name: str
+    is_enabled: bool
+    actions: int
+
+
 def projects(
     db: Connection,
     principal: Principal,
@@ -43,18 +60,21 @@ def projects(
     name: str | None = None,
     code: int | None = None,
     project_id: int | None = None,
+    after: int = 0,
     offset: int = 0,
-    limit: int,
+    limit: int | None,
 ) -> tuple[list[ProjectView], int]:
     """List projects that the principal sees by id, at most `limit`; and count them all.
 
-    Those whose names contain `search`, or the one with this name, code or id.
+    Those behind the id `after`, those whose names contain `search`, or the one with this name, code
+    or id.
     """
     seen = actions_in(principal, project.c.id)
     statement = (
         select(project, _owner.c.user_name, seen.label("actions"))
         .outerjoin_from(project, _owner, _owner.c.id == project.c.user_id)
         .where(seen.op("&")(int(Action.VIEW)) != 0)
+        .where(project.c.id > after)
     )
     if search:
         statement = statement.where(project.c.name.ilike(containing(search), escape=_ESCAPE))
@@ -99,6 +119,99 @@ def create_project(
         .returning(project.c.id)
     ).scalar_one()
     return made
+
+
+def lock_project(db: Connection, project_id: int) -> None:
+    """Lock a project: nothing else changes it before the end of the transaction."""
+    db.execute(select(project.c.id).where(project.c.id == project_id).with_for_update())
+
+
+def lock_projects(db: Connection) -> None:
+    """Serialize the naming of projects: no key keeps a name from standing twice."""
+    db.execute(select(func.pg_advisory_xact_lock(func.hashtext("orcaflow projects"))))
+
+
+def edit_project(
+    db: Connection, project_id: int, *, name: str, description: str | None, at: datetime
+) -> bool:
+    """Set the name and the description; False if another project has the name."""
+    other = select(project.c.id).where(project.c.name == name).where(project.c.id != project_id)
+    if db.scalar(other) is not None:
+        return False
+    changed = db.execute(
+        update(project)
+        .where(project.c.id == project_id)
+        .values(name=name, description=description, update_time=at)
+    )
+    return changed.rowcount == 1
+
+
+def definitions_in(db: Connection, project_id: int, *, limit: int) -> list[str]:
+    """List the names of some definitions of a project."""
+    return list(
+        db.scalars(
+            select(process_definition.c.name)
+            .where(process_definition.c.project_id == project_id)
+            .order_by(process_definition.c.id)
+            .limit(limit)
+        )
+    )
+
+
+def delete_project(db: Connection, project_id: int) -> bool:
+    """Delete a project with its grants; False if it is gone already."""
+    db.execute(
+        delete(relation_project_user).where(relation_project_user.c.project_id == project_id)
+    )
+    return db.execute(delete(project).where(project.c.id == project_id)).rowcount == 1
+
+
+def project_ids(db: Connection, principal: Principal, name: str) -> list[int]:
+    """List the ids of the projects of this name that the principal sees, the smallest first."""
+    return list(
+        db.scalars(
+            select(project.c.id)
+            .where(project.c.name == name)
+            .where(seen_projects(principal, project.c.id))
+            .order_by(project.c.id)
+        )
+    )
+
+
+def project_names(db: Connection, principal: Principal) -> list[str]:
+    """List the names of the projects that the principal sees."""
+    return list(
+        db.scalars(
+            select(project.c.name)
+            .where(seen_projects(principal, project.c.id))
+            .order_by(project.c.id)
+        )
+    )
+
+
+def members_of(db: Connection, project_id: int) -> list[MemberView]:
+    """List the users with a grant in the project by id; administrators need none."""
+    rows = db.execute(
+        select(
+            user.c.id,
+            user.c.user_name,
+            user.c.state,
+            func.bit_or(relation_project_user.c.perm).label("actions"),
+        )
+        .join_from(relation_project_user, user, user.c.id == relation_project_user.c.user_id)
+        .where(relation_project_user.c.project_id == project_id)
+        .group_by(user.c.id)
+        .order_by(user.c.id)
+    )
+    return [
+        MemberView(
+            user_id=row.id,
+            user_name=row.user_name,
+            is_enabled=row.state == _ENABLED,
+            actions=row.actions,
+        )
+        for row in rows
+    ]
 
 
 def containing(text: str) -> str:

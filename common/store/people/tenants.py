@@ -25,8 +25,15 @@ class TenantView:
     create_time: datetime
 
 
-def tenants(db: Connection, *, code: str | None = None) -> list[TenantView]:
-    """List all tenants by id, or those with this code."""
+def tenants(
+    db: Connection,
+    *,
+    code: str | None = None,
+    tenant_id: int | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[TenantView]:
+    """List tenants by id, those behind an id, those with this code, or the one with this id."""
     statement = (
         select(
             tenant.c.id,
@@ -38,8 +45,12 @@ def tenants(db: Connection, *, code: str | None = None) -> list[TenantView]:
             tenant.c.create_time,
         )
         .outerjoin_from(tenant, queue, queue.c.id == tenant.c.queue_id)
+        .where(tenant.c.id > after)
         .order_by(tenant.c.id)
+        .limit(limit)
     )
+    if tenant_id is not None:
+        statement = statement.where(tenant.c.id == tenant_id)
     if code is not None:
         statement = statement.where(tenant.c.tenant_code == code)
     return [

@@ -5,7 +5,7 @@ Each function works within a transaction of its caller. Passwords and tokens com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from common.model.rights import Action
 from common.store.fixed_statement import FixedRead
-from common.store.tables import access_token, project, relation_project_user, session, user
+from common.store.tables import access_token, project, relation_project_user, session, tenant, user
 
 _ENABLED: Final = 1
 _DISABLED: Final = 0
@@ -49,6 +49,7 @@ class UserView:
     is_admin: bool
     is_enabled: bool
     has_password: bool
+    tenant: str | None
     create_time: datetime
 
 
@@ -66,6 +67,7 @@ class TokenView:
     """An API token, without its hash. `projects` None is all of its user's."""
 
     id: int
+    user_id: int | None
     user_name: str | None
     name: str | None
     scopes: int
@@ -88,9 +90,16 @@ class TokenHolder:
     """Its last use on record is long ago: `note_use` has something to do."""
 
 
-def users(db: Connection, *, name: str | None = None, user_id: int | None = None) -> list[UserView]:
-    """List all users by id, or the one of this name or id."""
-    statement = _USERS.order_by(user.c.id)
+def users(
+    db: Connection,
+    *,
+    name: str | None = None,
+    user_id: int | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[UserView]:
+    """List users by id, those behind an id, or the one of this name or id."""
+    statement = _USERS.where(user.c.id > after).order_by(user.c.id).limit(limit)
     if user_id is not None:
         statement = statement.where(user.c.id == user_id)
     if name is not None:
@@ -102,6 +111,7 @@ def users(db: Connection, *, name: str | None = None, user_id: int | None = None
             is_admin=row.user_type == _ADMINISTRATOR,
             is_enabled=row.state == _ENABLED,
             has_password=row.has_password,
+            tenant=row.tenant_code,
             create_time=row.create_time,
         )
         for row in db.execute(statement)
@@ -152,34 +162,65 @@ def set_enabled(db: Connection, user_id: int, *, enabled: bool, at: datetime) ->
     return changed == 1
 
 
-def set_password(db: Connection, user_id: int, *, password_hash: str, at: datetime) -> None:
-    """Store the hash of a new password, and end the user's sessions."""
+def enabled_administrators(db: Connection) -> list[int]:
+    """List the ids of those who may do everything."""
+    return list(
+        db.scalars(
+            select(user.c.id)
+            .where(user.c.user_type == _ADMINISTRATOR)
+            .where(user.c.state == _ENABLED)
+            .order_by(user.c.id)
+        )
+    )
+
+
+def edit_user(
+    db: Connection,
+    user_id: int,
+    *,
+    is_admin: bool | None,
+    tenant_id: int | None,
+    at: datetime,
+) -> bool:
+    """Set what is given, and return True if it was otherwise."""
+    wanted: dict[str, int] = {}
+    if is_admin is not None:
+        wanted["user_type"] = _ADMINISTRATOR if is_admin else _GENERAL
+    if tenant_id is not None:
+        wanted["tenant_id"] = tenant_id
+    if not wanted:
+        return False
+    changed = db.execute(
+        update(user)
+        .where(user.c.id == user_id)
+        .where(or_(*(user.c[name] != value for name, value in wanted.items())))
+        .values(**wanted, update_time=at)
+    )
+    return changed.rowcount == 1
+
+
+def set_password(
+    db: Connection, user_id: int, *, password_hash: str, at: datetime, kept: str | None = None
+) -> None:
+    """Store the hash of a new password, and end the user's sessions but the one that is kept."""
     db.execute(
         update(user).where(user.c.id == user_id).values(user_password=password_hash, update_time=at)
     )
-    end_sessions(db, user_id)
+    end_sessions(db, user_id, kept=kept)
 
 
-def end_sessions(db: Connection, user_id: int) -> None:
-    db.execute(delete(session).where(session.c.user_id == user_id))
-
-
-def project_named(db: Connection, name: str) -> int | None:
-    """Return the id of a project, the smallest if several have the name."""
-    found: int | None = db.scalar(
-        select(project.c.id).where(project.c.name == name).order_by(project.c.id).limit(1)
+def end_sessions(db: Connection, user_id: int, *, kept: str | None = None) -> None:
+    """Delete the sessions of a user but the one with the hash that is kept."""
+    db.execute(
+        delete(session).where(session.c.user_id == user_id).where(session.c.id != (kept or ""))
     )
-    return found
 
 
-def project_names(db: Connection) -> list[str]:
-    return list(db.scalars(select(project.c.name).order_by(project.c.id)))
-
-
-def grants_of(db: Connection, user_id: int) -> list[GrantView]:
-    """List the user's grants by project; several rows of one project count as their sum."""
+def grants_of(db: Connection, user_ids: Collection[int]) -> dict[int, list[GrantView]]:
+    """List grants of users by project; several rows of one project count as their sum."""
     rows = db.execute(
         select(
+            relation_project_user.c.user_id,
             relation_project_user.c.project_id,
             project.c.name,
             func.bit_or(relation_project_user.c.perm).label("actions"),
@@ -187,14 +228,18 @@ def grants_of(db: Connection, user_id: int) -> list[GrantView]:
         .join_from(
             relation_project_user, project, project.c.id == relation_project_user.c.project_id
         )
-        .where(relation_project_user.c.user_id == user_id)
-        .group_by(relation_project_user.c.project_id, project.c.name)
+        .where(relation_project_user.c.user_id.in_(user_ids))
+        .group_by(
+            relation_project_user.c.user_id, relation_project_user.c.project_id, project.c.name
+        )
         .order_by(relation_project_user.c.project_id)
     )
-    return [
-        GrantView(project_id=row.project_id, project_name=row.name, actions=row.actions)
-        for row in rows
-    ]
+    found: dict[int, list[GrantView]] = {each: [] for each in user_ids}
+    for row in rows:
+        found[row.user_id].append(
+            GrantView(project_id=row.project_id, project_name=row.name, actions=row.actions)
+        )
+    return found
 
 
 def set_grant(db: Connection, user_id: int, project_id: int, actions: Action) -> None:
@@ -239,12 +284,18 @@ def create_token(
 
 
 def tokens(
-    db: Connection, *, user_id: int | None = None, token_id: int | None = None
+    db: Connection,
+    *,
+    user_id: int | None = None,
+    token_id: int | None = None,
+    after: int = 0,
+    limit: int | None = None,
 ) -> list[TokenView]:
-    """List all tokens by id, those of a user, or the one with this id."""
+    """List tokens by id, those behind an id, those of a user, or the one with this id."""
     statement = (
         select(
             access_token.c.id,
+            access_token.c.user_id,
             user.c.user_name,
             access_token.c.name,
             access_token.c.scopes,
@@ -254,7 +305,9 @@ def tokens(
             access_token.c.create_time,
         )
         .outerjoin_from(access_token, user, user.c.id == access_token.c.user_id)
+        .where(access_token.c.id > after)
         .order_by(access_token.c.id)
+        .limit(limit)
     )
     if user_id is not None:
         statement = statement.where(access_token.c.user_id == user_id)
@@ -263,6 +316,7 @@ def tokens(
     return [
         TokenView(
             id=row.id,
+            user_id=row.user_id,
             user_name=row.user_name,
             name=row.name,
             scopes=row.scopes,
@@ -333,5 +387,6 @@ _USERS: Final[Select[Any]] = select(
     func.coalesce(func.starts_with(user.c.user_password, HASH_PREFIX), literal(value=False)).label(
         "has_password"
     ),
+    tenant.c.tenant_code,
     user.c.create_time,
-)
+).outerjoin_from(user, tenant, tenant.c.id == user.c.tenant_id)

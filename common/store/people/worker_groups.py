@@ -24,14 +24,28 @@ class WorkerGroupView:
     create_time: datetime
 
 
-def list_worker_groups(db: Connection, *, name: str | None = None) -> list[WorkerGroupView]:
-    """List all groups by id, or those of this name."""
-    statement = select(
-        worker_group.c.id,
-        worker_group.c.name,
-        worker_group.c.ip_list,
-        worker_group.c.create_time,
-    ).order_by(worker_group.c.id)
+def list_worker_groups(
+    db: Connection,
+    *,
+    name: str | None = None,
+    group_id: int | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[WorkerGroupView]:
+    """List groups by id, those behind an id, those of this name, or the one with this id."""
+    statement = (
+        select(
+            worker_group.c.id,
+            worker_group.c.name,
+            worker_group.c.ip_list,
+            worker_group.c.create_time,
+        )
+        .where(worker_group.c.id > after)
+        .order_by(worker_group.c.id)
+        .limit(limit)
+    )
+    if group_id is not None:
+        statement = statement.where(worker_group.c.id == group_id)
     if name is not None:
         statement = statement.where(worker_group.c.name == name)
     return [

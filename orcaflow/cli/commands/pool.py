@@ -100,11 +100,11 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     slots, priority, since).
     """
     from operations.documents.pools import pool_row, pool_use_row
-    from operations.pools import pool_named
+    from operations.pools import pool_given
     from operations.session import opened
 
     with opened() as session:
-        pool = pool_named(session, name)
+        pool = pool_given(session, name)
     holders = [pool_use_row(use) for use in pool.users if use.holds]
     waiters = [pool_use_row(use) for use in pool.users if not use.holds]
     if form is Format.JSON:

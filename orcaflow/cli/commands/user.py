@@ -76,7 +76,7 @@ def create(
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the users with their roles in projects.
 
-    Fields: id, name, admin, enabled, password (true if there is one), projects (project_id,
+    Fields: id, name, admin, enabled, password (true if there is one), tenant, projects (project_id,
     project, role, perm), identities (issuer, subject), create_time.
     """
     from operations.documents.users import user_cells, user_row
@@ -127,6 +127,45 @@ def grant(
         write(escaped(f"user {name} is {role.value} in {project} now"))
 
 
+@app.command(
+    name="set",
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow user set ada --admin\n"
+        "  orcaflow user set ada --no-admin --tenant etl\n"
+    ),
+)
+def set_(
+    name: _Name,
+    *,
+    admin: Annotated[
+        bool | None, typer.Option("--admin/--no-admin", help="May do everything everywhere.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="CODE", help="Tenant of runs from now on.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Make a user an administrator or an ordinary one, or give another tenant.
+
+    Exit code 4 for the last administrator who is enabled. Fields: those of `list`.
+    """
+    from common.clock import SystemClock
+    from operations.documents.users import user_row
+    from operations.session import opened
+    from operations.users import edit_user
+
+    if admin is None and tenant is None:
+        raise typer.BadParameter("nothing is to be changed: give --admin, --no-admin or --tenant")
+    with opened() as session:
+        found = edit_user(session, name, is_admin=admin, tenant=tenant, at=SystemClock().now())
+    if form is Format.JSON:
+        print_json(user_row(found))
+    else:
+        write(f"user {found.view.name} is changed")
+
+
 @app.command(epilog='Example: printf %s "$PASSWORD" | orcaflow user password ada --password-stdin')
 def password(
     name: _Name, *, password_stdin: _PasswordOption = False, form: FormatOption = Format.TABLE
@@ -173,12 +212,11 @@ def link(
     from operations.session import opened
 
     with opened() as session:
-        known = session.config.oidc.issuer if issuer is None else issuer
-        found = link_identity(session, name, issuer=known, subject=subject)
+        linked = link_identity(session, name, issuer=issuer, subject=subject)
     if form is Format.JSON:
-        print_json(user_row(found))
+        print_json(user_row(linked.detail))
     else:
-        write(escaped(f"user {name} is {subject} at {known} now"))
+        write(escaped(f"user {name} is {subject} at {linked.issuer} now"))
 
 
 @app.command(epilog="Example: orcaflow user unlink ada")
@@ -204,7 +242,7 @@ def _enable(name: str, *, enabled: bool, form: Format) -> None:
     from operations.users import set_enabled
 
     with opened() as session:
-        changed = set_enabled(session, name, enabled=enabled, at=SystemClock().now())
+        changed = set_enabled(session, name, enabled=enabled, at=SystemClock().now()).changed
     if form is Format.JSON:
         print_json({"name": name, "enabled": enabled, "changed": changed})
         return

@@ -60,10 +60,10 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     """
     from operations.documents.worker_groups import group_row
     from operations.session import opened
-    from operations.worker_groups import group_named
+    from operations.worker_groups import group_given
 
     with opened() as session:
-        row = group_row(group_named(session, name))
+        row = group_row(group_given(session, name))
     if form is Format.JSON:
         print_json(row)
         return

@@ -1,0 +1,198 @@
+"""The shapes of answers and requests about tenants, worker groups, pools and alerts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from api.answers import Answer, Shape
+from api.people_answers import Word
+
+
+class Tenant(Answer):
+    """A tenant: the account that tasks run as, with their YARN queue."""
+
+    id: int
+    code: str
+    queue: str | None
+    queue_id: int
+    description: str | None
+    create_time: datetime
+
+
+class TenantPage(Answer):
+    """A page of tenants."""
+
+    items: list[Tenant]
+    next: str | None
+
+
+class NewTenant(Shape):
+    """A tenant to make. Its account is not made."""
+
+    code: Word
+    queue: Word | None = None
+    description: Word | None = None
+
+
+class MadeTenant(Tenant):
+    """A tenant that was made; `has_account` is about the computer of the api-server."""
+
+    has_account: bool
+
+
+class DeletedTenant(Answer):
+    """A tenant that is gone; so many ended runs named it."""
+
+    id: int
+    deleted: bool
+    instances: int
+
+
+class GroupMember(Answer):
+    """A living worker that serves a group."""
+
+    address: str
+    known_by: str
+
+
+class WorkerGroup(Answer):
+    """A worker group; `members` is null if ZooKeeper does not tell who is alive."""
+
+    id: int
+    name: str
+    addresses: list[str]
+    workers: int | None
+    create_time: datetime
+    members: list[GroupMember] | None
+
+
+class WorkerGroupPage(Answer):
+    """A page of worker groups."""
+
+    items: list[WorkerGroup]
+    next: str | None
+
+
+class NewWorkerGroup(Shape):
+    """A worker group to make; all workers of the hosts in `addresses` serve it."""
+
+    name: Word
+    addresses: Annotated[list[Word], Field(max_length=1000)] = Field(default_factory=list)
+
+
+class MadeWorkerGroup(Answer):
+    """A worker group that was made."""
+
+    id: int
+    name: str
+    addresses: list[str]
+    create_time: datetime
+
+
+class DeletedWorkerGroup(Answer):
+    """A worker group that is gone; so many ended runs named it."""
+
+    id: int
+    deleted: bool
+    instances: int
+
+
+class Pool(Answer):
+    """A pool, with the number of its slots that are taken, and of the attempts that wait."""
+
+    id: int
+    name: str
+    size: int
+    used: int
+    free: int
+    waiting: int
+    description: str | None
+
+
+class PoolPage(Answer):
+    """A page of pools, by id."""
+
+    items: list[Pool]
+    next: str | None
+
+
+class PoolUse(Answer):
+    """An attempt that holds slots of a pool, or waits for them."""
+
+    task_instance_id: int
+    task: str
+    process_instance_id: int
+    slots: int
+    priority: int
+    since: datetime | None
+
+
+class PoolDetail(Pool):
+    """A pool with its holders and waiters, as far as you may see them; the next one comes first."""
+
+    holders: list[PoolUse]
+    waiters: list[PoolUse]
+
+
+class NewPool(Shape):
+    """A pool to make."""
+
+    name: Word
+    size: int
+    description: Word | None = None
+
+
+class PoolChange(Shape):
+    """Another size of a pool."""
+
+    size: int
+
+
+class RemovedPool(Pool):
+    """A pool that is gone."""
+
+    removed: bool
+
+
+class Alert(Answer):
+    """An alert; codes by their names in DolphinScheduler."""
+
+    id: int
+    title: str | None
+    status: str | None
+    show_type: str | None
+    alert_type: str | None
+    alertgroup_id: int | None
+    alertgroup: str | None
+    receivers: str | None
+    receivers_cc: str | None
+    create_time: datetime
+    update_time: datetime
+    content: str | None
+    log: str | None
+
+
+class AlertPage(Answer):
+    """A page of alerts."""
+
+    items: list[Alert]
+    next: str | None
+
+
+class AlertGroup(Answer):
+    """A group that alerts are for."""
+
+    id: int
+    name: str | None
+    description: str | None
+    create_time: datetime
+
+
+class AlertGroupPage(Answer):
+    """A page of groups that alerts are for."""
+
+    items: list[AlertGroup]
+    next: str | None
