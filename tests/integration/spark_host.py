@@ -53,7 +53,11 @@ from pyspark.sql.functions import udf
 plus_one = udf(lambda n: n + 1, "long")
 tell(sum(row[0] for row in spark.range(10).select(plus_one("id")).collect()))
 """
-LONG_JOB = 'spark.range(0, 10**15, 1, 4).selectExpr("sum(id % 7)").collect()'
+_REST = "reflect('java.lang.Thread', 'sleep', 20L) AS rest"
+LONG_JOB = (
+    f"""spark.range(0, 10**15, 1, 4).selectExpr("{_REST}").selectExpr("count(rest)").collect()"""
+)
+"""Goes on for ever, and leaves the processor to the tests."""
 _ASK = str(Path(task_proxy.__file__))
 _SEEN = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ

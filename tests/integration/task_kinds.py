@@ -272,7 +272,10 @@ def pyspark(place: Place) -> Kind:
     )
 
 
-_FOR_EVER = "select count_if(id % 7 = 3) from range(1000000000000000)"
+_FOR_EVER = (
+    "select count(rest) from (select reflect('java.lang.Thread', 'sleep', 20L) as rest"
+    " from range(1000000000000000))"
+)
 
 
 def spark_sql(place: Place) -> Kind:

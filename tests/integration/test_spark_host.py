@@ -35,10 +35,10 @@ from worker.spark.session.sharing import ISOLATED
 pytestmark = pytest.mark.slow
 
 ENDLESS_UDF = """
+import time
 from pyspark.sql.functions import udf
 def endless(n):
-    while True:
-        pass
+    time.sleep(36_000)
 spark.range(2).select(udf(endless, "long")("id")).collect()
 """
 
