@@ -101,6 +101,7 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),
     **dict.fromkeys(sorted({"user link", "user unlink"} - OVER_HTTP), _OWNER),
+    **dict.fromkeys(sorted({"locks list"} - OVER_HTTP), _NO_ROUTE),
 }
 """Commands that a server does not carry out, each with the reason."""
 
