@@ -26,6 +26,7 @@ from common.store.listen import Channel
 from common.store.master.plain_save import HintTarget, channel_of
 from common.store.transaction import unstorable
 from tests.memory.fires import FireRows
+from tests.memory.lock_rows import LockHolderRecord, LockRecord, LockRequestRecord
 from tests.memory.rows import (
     EPOCH,
     AlertRecord,
@@ -292,6 +293,9 @@ class MemoryDatabase:
         self.tasks = Rows("t_ds_task_instance", TaskRecord)
         self.pools = Rows("t_ds_task_group", PoolRecord)
         self.pool_queue = Rows("t_ds_task_group_queue", PoolQueueRecord)
+        self.locks = Rows("t_ds_task_lock", LockRecord)
+        self.lock_holders = Rows("t_ds_task_lock_holder", LockHolderRecord)
+        self.lock_requests = Rows("t_ds_task_lock_request", LockRequestRecord)
         self.relations = Rows("t_ds_relation_process_instance", RelationRecord)
         self.schedules = Rows("t_ds_schedules", ScheduleRecord)
         self.fires = FireRows()

@@ -15,6 +15,7 @@ from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
 from common.store.master.ports import HoldStore, Released
 from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.locks import MemoryLocks
 from tests.memory.reading import entry_of
 from tests.memory.rows import CommandRecord, PoolQueueRecord, ProcessRecord, TaskRecord
 from tests.memory.serial import end_waiting, is_serial_no_more, others_live
@@ -96,7 +97,8 @@ class MemoryHoldStore(HoldStore):
         free = self._free_slots() if candidates else {}
         released = []
         for candidate in sorted(candidates, key=lambda one: one.turn):
-            hopeless = next(filter(None, map(self._hopeless, candidate.shares)), None)
+            locks = self._locks(candidate.task, now)
+            hopeless = next(filter(None, map(self._hopeless, candidate.shares)), locks.problem)
             if hopeless is not None:
                 tx.update(
                     self._db.tasks,
@@ -106,6 +108,8 @@ class MemoryHoldStore(HoldStore):
                     reason=hopeless,
                     failure_reason=FailureReason.CONFIGURATION.value,
                 )
+                continue
+            if not locks.are_free:
                 continue
             full = [share for share in candidate.shares if free[share.group_id] < share.weight]
             if full:
@@ -117,9 +121,13 @@ class MemoryHoldStore(HoldStore):
             for share in candidate.shares:
                 free[share.group_id] -= share.weight
                 tx.update(self._db.pool_queue, share.id, status=_HAS, in_queue=0)
+            locks.take(tx)
             tx.update(self._db.tasks, candidate.task.id, state=int(TaskState.SUBMITTED))
             released.append(candidate.task.id)
         return released
+
+    def _locks(self, task: TaskRecord, now: datetime) -> MemoryLocks:
+        return MemoryLocks(self._db, task, now)
 
     def _held(self, state: TaskState) -> list[TaskRecord]:
         return [

@@ -17,6 +17,7 @@ from common.model.commands import CommandType
 from common.model.complement_states import ComplementState
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from tests.memory.lock_rows import LockHolderRecord, LockRecord, LockRequestRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
@@ -514,6 +515,9 @@ Record: TypeAlias = (
     | TaskRecord
     | PoolRecord
     | PoolQueueRecord
+    | LockRecord
+    | LockHolderRecord
+    | LockRequestRecord
     | RelationRecord
     | ScheduleRecord
     | FireRecord

@@ -40,6 +40,7 @@ from common.store.master.ports import Saved, Step
 from common.store.transaction import StoreConflictError, storable
 from tests.memory.alerts import alert_of_end, alert_of_lost_attempts
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.lock_rows import LockRequestRecord
 from tests.memory.reading import entry_of
 from tests.memory.rows import (
     DEPENDENT,
@@ -185,6 +186,10 @@ class Writing:
             self.dependents = True
         else:
             self._request_slots(task, decision)
+            for need in decision.locks:
+                self.tx.insert(
+                    self._db.lock_requests, LockRequestRecord(task_id=task_id, need=need)
+                )
             if state is TaskState.SUBMITTED:
                 self.offered.append(task_id)
             else:
@@ -317,7 +322,11 @@ class Writing:
             self.kills.append(KillEntry(address=task.host, task_instance_id=task.id))
 
     def _frees_slots(self, task: TaskRecord) -> None:
-        self.holds = self.holds or any(row.task_id == task.id for row in self._db.pool_queue)
+        self.holds = self.holds or any(
+            row.task_id == task.id
+            for rows in (self._db.pool_queue, self._db.lock_holders)
+            for row in rows
+        )
 
     # The process instance
 
@@ -379,7 +388,8 @@ def _first_state(decision: SubmitTask) -> TaskState:
         return TaskState.RUNNING
     if decision.due_at is not None:
         return TaskState.DELAY_EXECUTION
-    return TaskState.WAITING_DEPEND if decision.pools else TaskState.SUBMITTED
+    is_free = not decision.pools and not decision.locks
+    return TaskState.SUBMITTED if is_free else TaskState.WAITING_DEPEND
 
 
 def _pool_name(share: PoolShare) -> str | None:

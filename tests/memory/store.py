@@ -21,6 +21,7 @@ from tests.memory.database import (
 from tests.memory.dependents import MemoryDependentStore
 from tests.memory.failover import MemoryFailoverStore
 from tests.memory.holds import MemoryHoldStore
+from tests.memory.lock_rows import LockRequestRecord
 from tests.memory.retention import MemoryRetentionStore
 from tests.memory.rows import (
     EPOCH,
@@ -78,6 +79,7 @@ __all__ = [
     "MemoryScheduleStore",
     "MemoryTaskStore",
     "MemoryTimeoutStore",
+    "LockRequestRecord",
     "PoolQueueRecord",
     "PoolRecord",
     "ProcessRecord",

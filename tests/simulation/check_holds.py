@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from common.model.commands import CommandType
+from common.model.locks import LockType
 from common.model.states import ExecutionType, ProcessState, TaskState
 from tests.memory.store import Change, CommandRecord, ProcessRecord, TaskRecord
 from tests.simulation.history import Tables, described
 
 _TAKES_SLOTS = (TaskState.SUBMITTED, TaskState.RUNNING)
+# All locks of the simulation are of one interval and priority.
+_TOGETHER = (
+    {LockType.SHARED},
+    {LockType.APPEND},
+    {LockType.APPEND, LockType.REPLACE},
+)
 _HELD = (TaskState.WAITING_DEPEND, TaskState.DELAY_EXECUTION)
 
 
@@ -42,6 +49,26 @@ class PoolsNeverOverfull:
             )
             if used > pool.group_size or pool.status != 1:
                 yield f"pool {pool.name!r} has {pool.group_size} slots, and {used} are in use"
+
+
+class LocksNeverConflict:
+    """No two attempts that were let go of hold locks that can't stand beside each other."""
+
+    def see(self, change: Change, before: Tables) -> Iterator[str]:
+        new = change.new
+        if not isinstance(new, TaskRecord) or new.state not in _TAKES_SLOTS:
+            return
+        for need in before.lock_needs.get(new.id, ()):
+            for other_id, others in before.lock_needs.items():
+                other = before.tasks.get(other_id)
+                if other is None or other.id == new.id or other.state not in _TAKES_SLOTS:
+                    continue
+                same_run = other.process_instance_id == new.process_instance_id
+                for held in others:
+                    if held.dataset != need.dataset or (same_run and held.type is need.type):
+                        continue
+                    if (kinds := {held.type, need.type}) not in _TOGETHER:
+                        yield f"attempts {new.id} and {other_id} hold {need.dataset} as {kinds}"
 
 
 class SerialRunsOneByOne:

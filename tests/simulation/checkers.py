@@ -28,7 +28,7 @@ from tests.memory.store import (
 from tests.simulation import model
 from tests.simulation.check_complements import ComplementsKeepTheirWord
 from tests.simulation.check_fires import FiresOnce
-from tests.simulation.check_holds import PoolsNeverOverfull, SerialRunsOneByOne
+from tests.simulation.check_holds import LocksNeverConflict, PoolsNeverOverfull, SerialRunsOneByOne
 from tests.simulation.check_promises import AlertsOnce, StopsInTime, TimeoutsInTime
 from tests.simulation.check_trees import ChildrenAndParents
 from tests.simulation.check_upstream import EvidenceWasTrue
@@ -73,6 +73,7 @@ def broken(world: World) -> list[str]:
                 Recoveries(),
                 ChildrenAndParents(),
                 PoolsNeverOverfull(),
+                LocksNeverConflict(),
                 SerialRunsOneByOne(),
                 StopsInTime(healed),
                 TimeoutsInTime(healed),

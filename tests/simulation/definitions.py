@@ -57,6 +57,9 @@ POLICIES: tuple[dict[str, Any], ...] = (
 )
 
 
+_LOCK_TYPES = ("EXCLUSIVE", "EXCLUSIVE", "SHARED", "APPEND", "REPLACE")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
     """A definition of the seed."""
@@ -256,4 +259,9 @@ class _Author:
                 if random.random() < 0.7
             ]
             found["taskGroupPriority"] = random.choice((0, 0, 5))
+        if self.options.locks and random.random() < self.options.locks:
+            found["locks"] = [
+                {"dataset": name, "interval": "2026-01-01/P1D", "type": random.choice(_LOCK_TYPES)}
+                for name in random.choice((("x",), ("y",), ("x", "y")))
+            ]
         return found

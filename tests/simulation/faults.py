@@ -58,6 +58,7 @@ class Options:
     kinds: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
     pools: float = 0.0
+    locks: float = 0.0
     serial: float = 0.0
     minutes: float = 0.0
     starts: tuple[int, int] = (2, 4)
@@ -110,6 +111,8 @@ def draw(random: Random) -> Options:
         failing_tasks=sometimes(0.15, 0.4),
         acts=random.choice((0, 3, 6, 12)),
         pools=sometimes(0.6),
+        # Drawn apart, so that the other faults of a seed stay as they were.
+        locks=Random(str(random.getstate()[1][:2])).choice((0.0, 0.5)),
         serial=random.choice((0.0, 0.0, 0.5, 1.0)),
         minutes=minutes,
         schedules=schedules,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from common.model.lock_needs import LockNeed
 from common.model.states import ProcessState, TaskState
 from tests.memory.store import (
     Change,
@@ -20,6 +21,7 @@ from tests.memory.store import (
     DefinitionRecord,
     ErrorCommandRecord,
     FireRecord,
+    LockRequestRecord,
     PoolQueueRecord,
     PoolRecord,
     ProcessRecord,
@@ -39,6 +41,7 @@ class Tables:
     tasks: dict[int, TaskRecord] = field(default_factory=dict)
     pools: dict[int, PoolRecord] = field(default_factory=dict)
     pool_queue: dict[int, PoolQueueRecord] = field(default_factory=dict)
+    lock_needs: dict[int, list[LockNeed]] = field(default_factory=dict)
     relations: dict[int, RelationRecord] = field(default_factory=dict)
     schedules: dict[int, ScheduleRecord] = field(default_factory=dict)
     fires: dict[tuple[int, datetime], FireRecord] = field(default_factory=dict)
@@ -76,6 +79,8 @@ class Tables:
                 self.pools[new.id] = new
             case PoolQueueRecord():
                 self.pool_queue[new.id] = new
+            case LockRequestRecord():
+                self.lock_needs.setdefault(new.task_id, []).append(new.need)
             case RelationRecord():
                 self.relations[new.id] = new
             case ScheduleRecord():

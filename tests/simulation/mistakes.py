@@ -34,7 +34,6 @@ from tests.memory.store import (
     MemoryComplementStore,
     MemoryDatabase,
     MemoryFailoverStore,
-    MemoryHoldStore,
     MemoryScheduleStore,
     MemoryTaskStore,
     MemoryTimeoutStore,
@@ -54,6 +53,11 @@ from tests.simulation.absence_mistakes import (
 )
 from tests.simulation.definitions import NESTING_SHAPES, PLAIN_SHAPES, WAITING_SHAPES
 from tests.simulation.faults import Options
+from tests.simulation.hold_mistakes import (
+    CountingHoldStore,
+    LeakingHoldStore,
+    LocklessHoldStore,
+)
 from tests.simulation.parts import Parts, RepeatingRunStore
 from tests.simulation.world import World
 
@@ -148,31 +152,6 @@ class LastWordCommandStore(MemoryCommandStore):
         if process.is_live and not process.is_waiting:
             wanted = int(plan.wanted_state)
             tx.update(self._db.processes, process.id, wanted_state=wanted, wanted_at=now)
-
-
-class CountingHoldStore(MemoryHoldStore):
-    """Counts the slots that it gives, and takes back only those of attempts that ended normally."""
-
-    def _sweep(self, tx: Transaction) -> None:
-        for row in self._db.pool_queue:
-            ended = self._db.tasks.the(row.task_id).state in (TaskState.SUCCESS, TaskState.FAILURE)
-            if row.status == 1 and ended:
-                self._count(tx, row.group_id, -row.weight)
-        super()._sweep(tx)
-
-    def _fill_pools(self, tx: Transaction, now: datetime) -> list[int]:
-        released = super()._fill_pools(tx, now)
-        for row in self._db.pool_queue:
-            if row.task_id in released:
-                self._count(tx, row.group_id, row.weight)
-        return released
-
-    def _count(self, tx: Transaction, pool_id: int, slots: int) -> None:
-        pool = self._db.pools.the(pool_id)
-        tx.update(self._db.pools, pool_id, use_size=pool.use_size + slots)
-
-    def _free_slots(self) -> dict[int, int]:
-        return {pool.id: pool.group_size - pool.use_size for pool in self._db.pools}
 
 
 class ForgetfulTimeoutStore(MemoryTimeoutStore):
@@ -418,6 +397,17 @@ MISTAKES = (
         name="pool slots that are counted and leak",
         parts=Parts(hold_store=CountingHoldStore),
         options=Options(acts=12, kinds=("stop",), pools=1.0, shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="locks that are granted whoever holds others",
+        parts=Parts(hold_store=LocklessHoldStore),
+        options=Options(locks=1.0, shapes=PLAIN_SHAPES),
+    ),
+    Mistake(
+        name="locks that leak with attempts that were stopped",
+        seed=5,
+        parts=Parts(hold_store=LeakingHoldStore),
+        options=Options(acts=12, kinds=("stop",), locks=1.0, shapes=PLAIN_SHAPES),
     ),
     Mistake(
         name="a recovery of the listed nodes alone (T71)",

@@ -16,7 +16,7 @@ _SEEDS = (3, 8, 12)
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_old_runs_go_whole_whenever_masters_die(seed: int) -> None:
-    options = replace(World(seed).options, crash_at_commit=0.1, no_answer=0.1)
+    options = replace(World(seed).options, crash_at_commit=0.1, no_answer=0.1, locks=0.0)
     world = World(seed, options=options)
     world.run()
     assert broken(world) + world.violations == []
