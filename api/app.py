@@ -24,7 +24,7 @@ from api.live.streams import Streams
 from api.oidc.client import CALLBACK, LOGIN, client_of
 from api.pace import Pace
 from api.patience import MORE_SECONDS, Patience
-from api.policy import BASE, LIST, POLICIES, Policy, Who
+from api.policy import BASE, POLICIES, Policy, Who
 from api.problems import (
     KINDS,
     MEDIA_TYPE,
@@ -225,8 +225,8 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
 def _kinds(policy: Policy, route: Route) -> Iterator[str]:
     """The problems that a route may answer with."""
     yield "unauthenticated"
-    # A list may be asked for what belongs to a definition that is not there.
-    if policy.thing is not None or policy == LIST or "{id}" in route.path:
+    # A list may be asked for what is not there by its name, and so may an order in its body.
+    if policy.takes is not Who.ANYONE:
         yield "not-found"
     if route.is_conditional:
         yield from ("changed", "unconditional")
