@@ -71,18 +71,22 @@ class Node(Answer):
     max_retry_times: int
     priority: str
     forbidden: bool
+    worker_group_id: int
 
 
 class Schedule(Answer):
-    """A schedule of a definition."""
+    """A schedule of a definition, and whether that may run."""
 
     id: int
     definition: str | None
     process_definition_id: int
     release_state: str | None
+    definition_online: bool
     crontab: str
     description: str | None
     timezone_id: str
+    missing_time: str
+    repeated_time: str
     start_time: datetime
     end_time: datetime | None
     next_fire_time: datetime | None
@@ -90,10 +94,14 @@ class Schedule(Answer):
     misfire_policy: str
     misfire_limit: int
     deadline: timedelta | None
+    execution_type: str | None
     failure_strategy: str | None
     priority: str | None
     worker_group: str
+    warning_type: str | None
     params: dict[str, Any]
+    create_time: datetime
+    update_time: datetime
 
 
 class DefinitionDetail(Definition):
@@ -199,6 +207,44 @@ class Decision(Answer):
     child: ChildRun | None
 
 
+class Rendered(Answer):
+    """The parameters of an attempt, the source of each, and its texts with these put in."""
+
+    id: int
+    name: str
+    task_type: str
+    moment: datetime
+    parameters: dict[str, str]
+    origins: dict[str, str]
+    params: dict[str, Any]
+    put_out: dict[str, str]
+
+
+class Relative(Answer):
+    """A run that is connected with another by a task of the type SUB_PROCESS."""
+
+    process_instance_id: int
+    definition: str | None
+    state: State
+    task: str
+    task_instance_id: int
+    attempt: int
+
+
+class Relatives(Answer):
+    """The run that has begun another, and the runs that this has begun."""
+
+    parent: Relative | None
+    children: list[Relative]
+
+
+class ExecuteRequest(Shape):
+    """Tasks of an ended run to run again; with `depend` also those before or after them."""
+
+    tasks: Annotated[list[Text], Field(min_length=1, max_length=10_000)]
+    depend: Literal["TASK_ONLY", "TASK_PRE", "TASK_POST"] = "TASK_ONLY"
+
+
 class Cause(Answer):
     """A cause why something is not done; those behind it follow, one deeper."""
 
@@ -209,66 +255,6 @@ class Cause(Answer):
     next_at: datetime | None
     text: str
     depth: int
-
-
-class Fire(Answer):
-    """A fire of a schedule in the ledger."""
-
-    schedule_id: int
-    definition: str | None
-    fire_time: datetime
-    outcome: str
-    process_instance_id: int | None
-    command_id: int | None
-    reason: str | None
-    decided_at: datetime
-
-
-class ComingFire(Answer):
-    """A fire to come, on the schedule's own clock too."""
-
-    fire_time: datetime
-    local: str
-
-
-class ScheduleDetail(Schedule):
-    """A schedule with its next fires and the number of its fires by outcome."""
-
-    next_fires: list[ComingFire]
-    fires: dict[str, int]
-
-
-class Complement(Answer):
-    """A complement; its dates are counted."""
-
-    id: int
-    definition: str | None
-    process_definition_id: int
-    state: State
-    reason: str | None
-    dates: int
-    done: int
-    parallelism: int
-    order: str
-    on_failure: str
-    timezone: str
-    create_time: datetime
-    end_time: datetime | None
-    duration: timedelta
-
-
-class ComplementDate(Answer):
-    """A date of a complement, with its run."""
-
-    position: int
-    date: str
-    schedule_time: datetime
-    state: str
-    process_instance_id: int | None
-    start_time: datetime | None
-    end_time: datetime | None
-    duration: timedelta | None
-    reason: str | None
 
 
 class Command(Answer):
@@ -395,91 +381,6 @@ class DeletedInstances(Answer):
     hosts: list[str]
 
 
-_ShortText = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-_Cron = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-
-
-class ScheduleChange(Shape):
-    """Settings of a schedule; what is left out stays as it is.
-
-    `first` and `last` are dates or times in the zone of the schedule, `now` or `never`. `deadline`
-    is in seconds, 0 for none; `params` replaces all start-up parameters.
-    """
-
-    cron: _Cron | None = None
-    zone: _ShortText | None = None
-    first: _ShortText | None = None
-    last: _ShortText | None = None
-    misfire_policy: Literal["skip", "fire_once", "fire_all"] | None = None
-    misfire_limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    deadline: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
-    missing_time: Literal["shift", "skip"] | None = None
-    repeated_time: Literal["first", "second", "both"] | None = None
-    execution_type: (
-        Literal["PARALLEL", "SERIAL_WAIT", "SERIAL_DISCARD", "SERIAL_PRIORITY", "definition"] | None
-    ) = None
-    failure_strategy: Literal["END", "CONTINUE"] | None = None
-    worker_group: _ShortText | None = None
-    priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] | None = None
-    params: Annotated[dict[Text, Text], Field(max_length=10_000)] | None = None
-    warning_type: Literal["NONE", "SUCCESS", "FAILURE", "ALL"] | None = None
-
-
-class NewSchedule(ScheduleChange):
-    """A schedule to make; it is OFFLINE unless it is to be `online` at once."""
-
-    definition_id: Id
-    cron: _Cron
-    online: bool = False
-
-
-class SavedSchedule(Schedule):
-    """A schedule that was made or changed, with its next fire."""
-
-    next_fire: ComingFire | None
-
-
-class SchedulesRequest(Shape):
-    """Schedules, all or none."""
-
-    ids: Ids
-
-
-class ScheduleRelease(SchedulesRequest):
-    """Schedules to bring ONLINE or OFFLINE, all or none."""
-
-    release_state: Literal["ONLINE", "OFFLINE"]
-
-
-class ReleasedSchedule(Answer):
-    """A release state after a request."""
-
-    id: int
-    definition: str | None
-    release_state: str
-    changed: bool
-
-
-class ReleasedSchedules(Answer):
-    """Schedules after a request."""
-
-    items: list[ReleasedSchedule]
-
-
-class DeletedSchedule(Answer):
-    """A schedule that is gone; its fires stay in the ledger."""
-
-    id: int
-    definition: str | None
-    deleted: bool
-
-
-class DeletedSchedules(Answer):
-    """Schedules that are gone."""
-
-    items: list[DeletedSchedule]
-
-
 class ActionRequest(Shape):
     """An order to several runs, all or none."""
 
@@ -556,32 +457,6 @@ class CauseList(Answer):
     """The causes why something is not done."""
 
     items: list[Cause]
-
-
-class SchedulePage(Answer):
-    """A page of schedules."""
-
-    items: list[Schedule]
-    next: str | None
-
-
-class FireList(Answer):
-    """The newest fires of a schedule."""
-
-    items: list[Fire]
-
-
-class ComplementPage(Answer):
-    """A page of complements."""
-
-    items: list[Complement]
-    next: str | None
-
-
-class DateList(Answer):
-    """Dates of a complement: failed, live and next ones first."""
-
-    items: list[ComplementDate]
 
 
 class CommandList(Answer):

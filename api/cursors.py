@@ -12,6 +12,7 @@ from operations.errors import UsageError
 
 LARGEST_PAGE: Final = 500
 _LARGEST_ID: Final = 2**31 - 1
+LARGEST_BIG_ID: Final = 2**63 - 1
 
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Items of one page.")]
 After: TypeAlias = Annotated[
@@ -24,7 +25,7 @@ def written(name: str, last: int) -> str:
     return base64.urlsafe_b64encode(f"{name}:{last}".encode()).decode().rstrip("=")
 
 
-def read(name: str, cursor: str | None) -> int | None:
+def read(name: str, cursor: str | None, *, largest: int = _LARGEST_ID) -> int | None:
     """Return the id of a cursor; None without one. Raises `UsageError` for what is none."""
     if cursor is None:
         return None
@@ -34,7 +35,7 @@ def read(name: str, cursor: str | None) -> int | None:
         last = int(number)
     except (ValueError, binascii.Error):
         raise UsageError("after", "is no cursor: take `next` of the page before") from None
-    if kind != name or not 0 <= last <= _LARGEST_ID:
+    if kind != name or not 0 <= last <= largest:
         raise UsageError("after", "is a cursor of another list: take `next` of the page before")
     return last
 

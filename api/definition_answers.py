@@ -22,6 +22,13 @@ class Unmapped(ImportFinding):
     keeps_offline: bool
 
 
+class Finding(ImportFinding):
+    """A finding as it was made, in the order of all."""
+
+    severity: str
+    keeps_offline: bool
+
+
 class ImportedSchedule(Answer):
     """A schedule that came with a definition; it is OFFLINE."""
 
@@ -43,6 +50,7 @@ class SavedDefinition(Answer):
     schedules: list[ImportedSchedule]
     unmapped: list[Unmapped]
     warnings: list[ImportFinding]
+    findings: list[Finding]
 
 
 class SavedDefinitionList(Answer):

@@ -241,9 +241,15 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
                 mistakes=[{"place": place, "message": error.message}],
             )
         case InvalidFilesError():
-            rows = [(_place(each.row()), each) for each in error.found]
+            rows = [(each.row(), each) for each in error.found]
             found = [
-                {"place": place, "message": str(each.row()["problem"])} for place, each in rows
+                {
+                    "place": _place(row),
+                    "message": str(row["problem"]),
+                    "definition": str(row["definition"] or ""),
+                    "text": each.text,
+                }
+                for row, each in rows
             ]
             return problem(request, "definition", _short(error), mistakes=found[:_MOST_MISTAKES])
         case InvalidDefinitionError():

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError
 from common.model.complement_states import ComplementState
@@ -19,12 +18,11 @@ from common.store.people.complement_requests import Retried
 from common.store.people.rights import Thing
 from operations.documents.instances import name_of
 from operations.rights import change, seen
+from operations.session import Session, operation
 from operations.stored_complements import complement_with_id
 
-if TYPE_CHECKING:
-    from operations.session import Session
 
-
+@operation
 def pause(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have no further date begin; one that is paused already stays so."""
     allowed = (ComplementState.READY_PAUSE, ComplementState.PAUSE)
@@ -33,6 +31,7 @@ def pause(session: Session, complement_id: int, *, now: datetime) -> None:
             _refuse(db, complement_id, "paused", unless=allowed)
 
 
+@operation
 def resume(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have a paused complement go on; one that runs already stays so."""
     with _ordered(session, "resume", complement_id) as db:
@@ -40,6 +39,7 @@ def resume(session: Session, complement_id: int, *, now: datetime) -> None:
             _refuse(db, complement_id, "resumed", unless=(ComplementState.RUNNING,))
 
 
+@operation
 def cancel(session: Session, complement_id: int, *, now: datetime) -> None:
     """Have no further date begin, and those that run be stopped; a cancelled one stays so."""
     allowed = (ComplementState.READY_STOP, ComplementState.STOP)
@@ -48,6 +48,7 @@ def cancel(session: Session, complement_id: int, *, now: datetime) -> None:
             _refuse(db, complement_id, "cancelled", unless=allowed)
 
 
+@operation
 def retry(session: Session, complement_id: int, *, now: datetime) -> Retried:
     """Have the failed dates run again. Raises `NotAllowedError` without any failed date."""
     with _ordered(session, "retry", complement_id) as db:

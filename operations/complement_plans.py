@@ -13,12 +13,16 @@ from statistics import median
 
 from common.model.complement_states import Reprocess
 from common.model.complements import NewComplement
+from common.model.rights import Action
 from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store.connect import Connection
-from common.store.people.complement_views import newest_runs
+from common.store.people.complement_views import ComplementView, newest_runs
 from common.store.people.definitions import definition_by_id
 from common.store.people.durations import recent_durations
+from common.store.people.rights import Thing
 from operations.documents.instances import name_of
+from operations.rights import seen
+from operations.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,14 @@ def end_of(plan: ComplementPlan, *, begins_at: datetime | None) -> datetime | No
         return begins_at + plan.estimate.total
     except OverflowError:
         return None
+
+
+def typical_of(session: Session, view: ComplementView) -> timedelta | None:
+    """The typical duration of the runs of a complement's definition; None without any."""
+    number = view.process_definition_id
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.COMPLEMENT, view.id)
+        return typical_duration(recent_durations(db, [number]).get(number, ()))
 
 
 def typical_duration(history: Sequence[timedelta]) -> timedelta | None:

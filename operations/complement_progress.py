@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from common.model.complement_states import ComplementState, DateState, OnFailure
 from common.store.connect import Connection, server_time
@@ -25,16 +25,14 @@ from common.store.people.complement_views import (
 from common.store.people.durations import recent_durations
 from common.store.people.reasons import moment
 from operations.complement_plans import typical_duration
+from operations.session import Session, operation
 from operations.stored_complements import complements_of
-
-if TYPE_CHECKING:
-    from operations.session import Session
 
 FEW_FAILURES = 5
 """A sight has no more failed dates than these."""
-_KEPT_DURATIONS = 20
+KEPT_DURATIONS = 20
 # The time of a date's change is that of a master's clock, the time of a look the database's.
-_OVERLAP = timedelta(seconds=60)
+OVERLAP = timedelta(seconds=60)
 _ENDED = frozenset(int(state) for state in ComplementState if state.is_ended)
 
 
@@ -67,6 +65,22 @@ class Sight:
     def without_ended(self) -> Sight:
         """The same once more, in which nothing has ended since."""
         return replace(self, ended=())
+
+
+class Watcher(Protocol):
+    """Looks at complements, and remembers which of their dates it has reported as ended."""
+
+    def observe(self) -> list[Sight]:
+        """The complements, as of one moment as far as that can be had."""
+        ...
+
+
+@operation
+def watcher_of(
+    session: Session, complement_ids: Sequence[int], *, briefly: bool = False
+) -> Watcher:
+    """Someone who looks at complements; `briefly` leaves out all but them and their live dates."""
+    return ComplementWatcher(session, complement_ids, briefly=briefly)
 
 
 class ComplementWatcher:
@@ -119,13 +133,13 @@ class _ReportedDates:
             self._reported = set(run_dates(db, self._complement_id))
             new = []
         else:
-            new = self._new(db, view, self._reported, self._since - _OVERLAP)
+            new = self._new(db, view, self._reported, self._since - OVERLAP)
             self._reported.update(map(_key, new))
         self._since = now
         for each in new:
             if each.state == DateState.SUCCESS and each.start_time and each.end_time:
                 self._durations.append(each.end_time - each.start_time)
-        del self._durations[:-_KEPT_DURATIONS]
+        del self._durations[:-KEPT_DURATIONS]
         known = self._durations or self._history
         return Sight(
             view=view,

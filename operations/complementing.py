@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from common.complementing import plan_complements, zone_of_dates
@@ -30,7 +29,11 @@ from common.model.states import (
 )
 from common.store.complements import create_complements, date_command_param, read_dependents
 from common.store.connect import Connection
-from common.store.people.complement_views import ComplementView, complements_with_ids
+from common.store.people.complement_views import (
+    ComplementView,
+    complements_after,
+    complements_with_ids,
+)
 from common.store.people.definitions import DefinitionRow
 from common.store.people.rights import Thing
 from common.store.schedules import read_schedules
@@ -39,12 +42,11 @@ from common.zones import zone_named
 from operations.complement_plans import ComplementPlan, look_ahead
 from operations.errors import UsageError
 from operations.lookup import definition_given, nodes_named, worker_group_named
+from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change, seen
+from operations.session import Session, operation
 from operations.start_params import stored_params
 from operations.times import cluster_zone, read_moment, read_zone
-
-if TYPE_CHECKING:
-    from operations.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,36 +76,69 @@ class ComplementOptions:
     warning_type: WarningType = WarningType.NONE
 
 
+@operation
 def plan(
     session: Session, definition: str | int, options: ComplementOptions
 ) -> list[ComplementPlan]:
     """The plans of all complements that `create` would make; nothing is written."""
     with session.engine.begin() as db:
-        return look_ahead(db, _planned(db, session, definition, options))
+        new = _planned(db, session, definition, options)
+        for each in new:
+            # What would run downstream may be of other projects.
+            _operated(db, session, each)
+        return look_ahead(db, new)
 
 
+@operation
 def create(
-    session: Session, definition: str | int, options: ComplementOptions, *, now: datetime
+    session: Session,
+    definition: str | int,
+    options: ComplementOptions,
+    *,
+    now: datetime,
+    once: Once | None = None,
 ) -> list[ComplementView]:
     """Make the complement of a definition that is ONLINE, then those downstream, or nothing.
 
-    Raises a `UsageError` of a field of the options, `NotFoundError` and `NotAllowedError`.
+    Raises a `UsageError` of a field of the options, `NotFoundError` and `NotAllowedError`. A
+    request that was carried out before (`once`) makes nothing, and has those of then.
     """
     with change(session, "complement.create", "complement", object_name=str(definition)) as made:
         db = made.db
-        new = _planned(db, session, definition, options)
-        for each in new:
-            # Those downstream may be of other projects.
-            made.project_id = seen(
-                db,
-                session.principal,
-                Action.OPERATE,
-                Thing.DEFINITION,
-                each.process_definition_id,
-            ).project_id
-        ids = create_complements(db, new, command_id=0, now=now)
+        row = definition_given(db, session.principal, Action.OPERATE, definition)
+        made.object_name, made.project_id = row.name, row.project_id
+        ids: Sequence[int] = ()
+        if once is not None:
+            answered = first_answer(db, session.principal, once)
+            ids = () if answered is None else _with_followers(db, answered)
+        if ids:
+            made.detail = "as before"
+        else:
+            new = _planned(db, session, definition, options)
+            for each in new:
+                # Those downstream may be of other projects.
+                _operated(db, session, each)
+            ids = create_complements(db, new, command_id=0, now=now)
+            if once is not None:
+                keep_answer(db, session.principal, once, ids[0])
+        made.object_id = ids[0]
     with session.engine.connect() as db:
         return complements_with_ids(db, list(ids))
+
+
+def _operated(db: Connection, session: Session, new: NewComplement) -> None:
+    number = new.process_definition_id
+    seen(db, session.principal, Action.OPERATE, Thing.DEFINITION, number)
+
+
+def _with_followers(db: Connection, first: int) -> Sequence[int]:
+    """Return the ids of a complement and of those that were made with it."""
+    found, left = [first], [first]
+    while left:
+        behind = [each.id for number in left for each in complements_after(db, number)]
+        left = [each for each in behind if each not in found]
+        found += left
+    return sorted(found)
 
 
 def _planned(

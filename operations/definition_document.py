@@ -9,7 +9,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from operations.references import Kind
 
 CHILD_ID: Final = "processDefinitionId"
 CHILD_CODES: Final = ("processDefinitionCode", "workflowDefinitionCode")
@@ -18,6 +21,18 @@ DEPENDENT_TASK_CODE: Final = "depTaskCode"
 """The task that an item of a DEPENDENT looks at, by its code in the system that it comes from."""
 PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
 """Date values of dependent items whose intervals include the present."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The content that a definition was read from, as another reader may be given it.
+
+    `content` is an object of a file whose files are absolute, or an export as it came. `given` says
+    what ids of another database are called.
+    """
+
+    content: Mapping[str, Any]
+    given: Mapping[tuple[Kind, int], str]
 
 
 def asks_for_all(item: Mapping[str, Any]) -> bool:

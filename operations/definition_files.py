@@ -17,6 +17,7 @@ find it by its relative path. Nothing here talks to a database.
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
-from operations.definition_document import nodes_of, objects_of
+from operations.definition_document import Source, nodes_of, objects_of
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
 from operations.leniency import (
@@ -148,6 +149,7 @@ class DefinitionDocument:
     schedules: tuple[ExportedSchedule, ...] = ()
     findings: tuple[Finding, ...] = ()
     is_later: bool = False
+    source: Source | None = None
 
     @property
     def schedule(self) -> ExportedSchedule | None:
@@ -176,6 +178,8 @@ class _Entry:
     exported: bool
     is_bare: bool = False
     later: LaterExport | None = None
+    original: Mapping[str, Any] | None = None
+    """An export as it came, since reading it changes it."""
 
     @property
     def is_own(self) -> bool:
@@ -332,14 +336,16 @@ def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake
         )
         mistakes.append(Mistake(place=place, text=text))
         return None
+    exported = not is_bare and _EXPORTED_NAME_KEY in entry
     return _Entry(
         place=place,
         folder=place.file.parent,
         wrapped=wrapped,
         inner=inner,
         name=own,
-        exported=not is_bare and _EXPORTED_NAME_KEY in entry,
+        exported=exported,
         is_bare=is_bare,
+        original=copy.deepcopy(entry) if exported else None,
     )
 
 
@@ -351,6 +357,7 @@ def _later_entry(
         place = Place(file=place.file, index=place.index, definition=own)
     if fault := _fault_of_name(own):
         mistakes.append(Mistake(place=place, text=f"name: {fault}"))
+    original = copy.deepcopy(entry)
     try:
         later = read_later_export(entry)
     except InvalidDefinitionError as error:
@@ -364,6 +371,7 @@ def _later_entry(
         name=own,
         exported=True,
         later=later,
+        original=original,
     )
 
 
@@ -468,7 +476,15 @@ def _document(
         schedules=schedules,
         is_later=later is not None,
         findings=tuple(each for each in findings if not each.is_mistake),
+        source=Source(content=_source(entry), given=names.given),
     )
+
+
+def _source(entry: _Entry) -> Mapping[str, Any]:
+    if entry.original is not None:
+        return entry.original
+    own = {**entry.wrapped, "name": entry.name, _JSON_KEY: entry.inner}
+    return {key: value for key, value in own.items() if value is not None}
 
 
 def _unread(entry: _Entry, rules: _Rules) -> Iterator[Finding]:

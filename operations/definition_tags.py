@@ -7,15 +7,11 @@ else was faster.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from datetime import UTC
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from common.store.people import audit
-from operations.errors import ChangedMeanwhileError
 from operations.exporting import exported_with_references
+from operations.tags import changed_meanwhile, hashed, names
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
@@ -29,8 +25,7 @@ def definition_tag(db: Connection, found: DefinitionRow) -> str:
     # Schedules have their own lives, and times in whatever zone say the same.
     document = exported_with_references(db, found, zone=ZoneInfo("UTC")).document
     document.pop("schedules", None)
-    text = json.dumps(document, sort_keys=True)
-    return f"v{found.version}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"v{found.version}-{hashed(document)}"
 
 
 def check_tag(db: Connection, found: DefinitionRow, expected: str) -> None:
@@ -39,15 +34,14 @@ def check_tag(db: Connection, found: DefinitionRow, expected: str) -> None:
     Nobody saves meanwhile: the caller holds the lock of imports.
     """
     now = definition_tag(db, found)
-    given = [each.strip() for each in expected.split(",")]
-    if "*" in given or f'"{now}"' in given:
+    if names(expected, now):
         return
-    saved = audit.last_change(db, "definition", found.id, actions=_SAVING)
-    by = "somebody" if saved is None else saved[0]
-    at = found.update_time if saved is None else saved[1]
-    raise ChangedMeanwhileError(
-        f"process definition {found.name!r} is at version {found.version}, saved by {by} at"
-        f" {at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC; read it again, and send your change with its"
-        " ETag",
+    raise changed_meanwhile(
+        db,
+        f"process definition {found.name!r} is at version {found.version}",
+        "definition",
+        found.id,
+        actions=_SAVING,
+        update_time=found.update_time,
         tag=now,
     )

@@ -77,6 +77,7 @@ class ExecutionTypeSet:
     changed: bool
 
 
+@operation
 def import_definitions(
     session: Session,
     documents: Sequence[DefinitionDocument],

@@ -52,6 +52,13 @@ def living(config: Config) -> tuple[frozenset[Node], frozenset[Node]] | None:
         return None
 
 
+@operation
+def has_master(session: Session) -> bool | None:
+    """True if a master is alive; None if ZooKeeper does not answer."""
+    members = living(session.config)
+    return None if members is None else bool(members[0])
+
+
 def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
     """Everything that may hold the instance back, as of one moment."""
     members = living(session.config)

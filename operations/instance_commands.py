@@ -193,6 +193,7 @@ def _recovery_of(db: Connection, principal: Principal, named: ProcessInstanceVie
     return CommandType.RECOVER_SUSPENDED_PROCESS
 
 
+@operation
 def execute_tasks(
     session: Session,
     process_instance_id: int,

@@ -68,6 +68,7 @@ def list_instances(
         )
 
 
+@operation
 def instance_detail(
     session: Session, process_instance_id: int, *, with_tasks: bool = True
 ) -> ProcessInstanceDetail:
@@ -93,18 +94,29 @@ class Family:
     children: tuple[Relative, ...]
 
 
+@operation
 def family_of(session: Session, instance: ProcessInstanceView) -> Family:
-    """The parent of the run, if it is a sub process, and its children in their order."""
+    """The parent of the run, if it is a sub process, and its children in their order.
+
+    Those of other projects are there for whoever may see these.
+    """
     # A list has no use for it.
     from common.store.people import families
+    from common.store.people.rights import seen_instances
 
     with session.engine.connect() as db:
-        return Family(
-            parent=families.parent_of(db, instance.parent_task_instance_id)
-            if instance.parent_task_instance_id
-            else None,
-            children=tuple(families.children_of(db, instance.id)),
-        )
+        parent = None
+        if instance.parent_task_instance_id:
+            parent = families.parent_of(db, instance.parent_task_instance_id)
+        children = families.children_of(db, instance.id)
+        if session.principal.owns_database:
+            return Family(parent=parent, children=tuple(children))
+        ids = {each.process_instance_id for each in (parent, *children) if each is not None}
+        known = seen_instances(db, session.principal, ids)
+    return Family(
+        parent=None if parent is None or parent.process_instance_id not in known else parent,
+        children=tuple(each for each in children if each.process_instance_id in known),
+    )
 
 
 def child_of(session: Session, task_instance_id: int) -> int | None:

@@ -11,20 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from common.cron import MissingTime, RepeatedTime, Timetable
 from common.firing import ScheduleFaultError, plan_fires, timetable_of
+from common.model.rights import Action
 from common.model.schedules import FireOutcome, Schedule
 from common.model.states import ReleaseState
+from common.store.people.rights import Thing
+from common.store.people.schedule_views import ScheduleView, schedules
 from operations.coming_fires import ClockChange, ComingFire, clock_changes, coming
-from operations.stored_schedules import NO_END, as_schedule, schedules_of
+from operations.errors import ForbiddenError
+from operations.rights import seen
+from operations.session import Session, operation
+from operations.stored_schedules import NO_END, as_schedule, schedules_of, schedules_with_ids
 from operations.times import cluster_zone, read_moment, stored_name
-
-if TYPE_CHECKING:
-    from common.store.people.schedule_views import ScheduleView
-    from operations.session import Session
 
 MAX_OVERDUE: Final = 100_000
 """More overdue fires than this are not counted."""
@@ -73,11 +75,35 @@ class Preview:
     overdue: tuple[Overdue, ...]
 
 
+@operation
 def of_target(session: Session, target: str) -> Previewed:
     """The schedule with an id, or those of a definition."""
     with session.engine.connect() as db:
+        # A name is for the owner of the database alone, as an id that may be a name is.
+        if not session.principal.owns_database:
+            raise ForbiddenError("only the command line previews by name, at the database itself")
         views = schedules_of(db, target)
-    zone = cluster_zone(session.config)
+    return of_views(views, zone=cluster_zone(session.config))
+
+
+def of_schedule(session: Session, schedule_id: int) -> Previewed:
+    """The schedule with this id."""
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.SCHEDULE, schedule_id)
+        views = schedules_with_ids(db, [schedule_id])
+    return of_views(views, zone=cluster_zone(session.config))
+
+
+def of_definition(session: Session, definition_id: int) -> Previewed:
+    """The schedules of the definition with this id, which may have none."""
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.DEFINITION, definition_id)
+        views = schedules(db, definition_id=definition_id)
+    return of_views(views, zone=cluster_zone(session.config))
+
+
+def of_views(views: Sequence[ScheduleView], *, zone: ZoneInfo) -> Previewed:
+    """Stored schedules; those that name no zone are read in `zone`, the cluster's."""
     timetables: dict[int, Timetable] = {}
     faults: dict[int, str] = {}
     for view in views:

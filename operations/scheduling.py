@@ -35,6 +35,7 @@ from operations.errors import UsageError
 from operations.lookup import definition_given, definition_named, worker_group_named
 from operations.rights import change, seen
 from operations.schedule_checks import check_released, check_schedule, check_window
+from operations.session import Session, operation
 from operations.start_params import stored_params
 from operations.stored_schedules import (
     NO_END,
@@ -45,14 +46,15 @@ from operations.stored_schedules import (
     schedules_with_ids,
     zone_of_schedule,
 )
+from operations.tags import changed_meanwhile, hashed, names
 from operations.times import cluster_zone, read_moment, read_seconds, stored_name
 
 if TYPE_CHECKING:
     from common.config import Config
     from common.store.connect import Connection
-    from operations.session import Session
 
 _NEXT_FIRES = 5
+_CHANGES = ("schedule.create", "schedule.edit", "schedule.online", "schedule.offline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ def read_deadline(text: str) -> int:
     return 0 if text == "none" else read_seconds(text, field="deadline")
 
 
+@operation
 def create(
     session: Session,
     definition: str | int,
@@ -169,15 +172,25 @@ def create(
             check_released(db, [row.id])
             columns["release_state"] = int(ReleaseState.ONLINE)
         made = store.create_schedule(db, process_definition_id=row.id, values=columns, at=now)
+        asked.object_id = made
         views = schedules(db, definition_id=row.id)
     view = next(each for each in views if each.id == made)
     return _saved(session, view, now=now, others=[each.id for each in views if each.id != made])
 
 
+@operation
 def edit(
-    session: Session, schedule_id: int, settings: ScheduleSettings, *, now: datetime
+    session: Session,
+    schedule_id: int,
+    settings: ScheduleSettings,
+    *,
+    now: datetime,
+    expected: str | None = None,
 ) -> SavedSchedule:
-    """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone."""
+    """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone.
+
+    `expected` is the tag that it has to have (`ChangedMeanwhileError`).
+    """
     with change(session, "schedule.edit", "schedule", object_id=schedule_id) as asked:
         db = asked.db
         asked.project_id = seen(
@@ -185,6 +198,8 @@ def edit(
         ).project_id
         store.lock_schedules(db, [schedule_id])
         (view,) = schedules_with_ids(db, [schedule_id])
+        if expected is not None:
+            _check_tag(db, view, expected)
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
         columns = _columns(settings, zone=zone, now=now) | _worker_group(db, settings)
         if not columns:
@@ -201,6 +216,7 @@ def edit(
     return _saved(session, view, now=now)
 
 
+@operation
 def set_release_state(
     session: Session,
     wanted: ReleaseState,
@@ -257,8 +273,14 @@ def _chosen(
     return schedules_of(db, definition_name, by_name=True)
 
 
-def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
-    """Delete schedules that are OFFLINE, all of these or none; their fires stay in the ledger."""
+@operation
+def delete(
+    session: Session, ids: Sequence[int], *, expected: str | None = None
+) -> list[ScheduleView]:
+    """Delete schedules that are OFFLINE, all of these or none; their fires stay in the ledger.
+
+    `expected` is the tag that each has to have (`ChangedMeanwhileError`).
+    """
     listed = ", ".join(map(str, ids))
     with change(session, "schedule.delete", "schedule", object_name=listed) as asked:
         db = asked.db
@@ -269,6 +291,8 @@ def delete(session: Session, ids: Sequence[int]) -> list[ScheduleView]:
         store.lock_schedules(db, ids)
         found = schedules_with_ids(db, ids)
         for view in found:
+            if expected is not None:
+                _check_tag(db, view, expected)
             if view.release_state != ReleaseState.OFFLINE:
                 raise NotAllowedError(
                     f"schedule {view.id} is ONLINE and can't be deleted; take it off first:"
@@ -292,6 +316,7 @@ def page(
         )
 
 
+@operation
 def find(session: Session, *, definition_name: str | None = None) -> list[ScheduleView]:
     """All schedules, or those of a definition."""
     with session.engine.connect() as db:
@@ -300,6 +325,7 @@ def find(session: Session, *, definition_name: str | None = None) -> list[Schedu
         return schedules(db, definition_id=definition_named(db, definition_name).id)
 
 
+@operation
 def details(session: Session, schedule_id: int, *, now: datetime) -> ScheduleDetails:
     """One schedule with its next five fires, of which an OFFLINE or faulty one has none."""
     with session.engine.connect() as db:
@@ -318,14 +344,19 @@ def details(session: Session, schedule_id: int, *, now: datetime) -> ScheduleDet
     return ScheduleDetails(view=view, fault=fault, next_fires=next_fires, fire_counts=counts)
 
 
+@operation
 def fires(
     session: Session,
     target: str,
     *,
     outcomes: Sequence[FireOutcome] | None = None,
     limit: int,
+    behind: int | None = None,
 ) -> Ledger:
-    """The newest fires of a schedule, be it deleted, or of a definition's schedules."""
+    """The newest fires of a schedule, be it deleted, or of a definition's schedules.
+
+    `behind`: only those of a schedule that stand behind the fire with this id.
+    """
     words = None if not outcomes else [each.value for each in outcomes]
     with session.engine.connect() as db:
         number = id_in(target)
@@ -333,18 +364,66 @@ def fires(
             seen(db, session.principal, Action.VIEW, Thing.SCHEDULE, number)
         # The fires of a schedule that has been deleted are still there.
         if number is not None and stored_fires(db, schedule_id=number, limit=1):
-            found = stored_fires(db, schedule_id=number, outcomes=words, limit=limit)
+            found = stored_fires(db, schedule_id=number, outcomes=words, limit=limit, behind=behind)
         elif number is not None:
             schedules_with_ids(db, [number])
             found = []
         else:
             definition = definition_named(db, target)
             found = stored_fires(db, definition_id=definition.id, outcomes=words, limit=limit)
-        known = schedules(db, ids={each.schedule_id for each in found})
+        return _ledger(session, db, found)
+
+
+def definition_fires(
+    session: Session,
+    definition_id: int,
+    *,
+    outcomes: Sequence[FireOutcome] | None = None,
+    limit: int,
+    behind: int | None = None,
+) -> Ledger:
+    """The newest fires of the schedules of a definition, those that are deleted too."""
+    words = None if not outcomes else [each.value for each in outcomes]
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.DEFINITION, definition_id)
+        found = stored_fires(
+            db, definition_id=definition_id, outcomes=words, limit=limit, behind=behind
+        )
+        return _ledger(session, db, found)
+
+
+def _ledger(session: Session, db: Connection, found: Sequence[FireView]) -> Ledger:
+    known = schedules(db, ids={each.schedule_id for each in found})
     cluster = cluster_zone(session.config)
     zones = dict.fromkeys((each.schedule_id for each in found), cluster)
     zones |= {each.id: zone_of_schedule(each, cluster) for each in known}
     return Ledger(fires=tuple(found), zones=zones)
+
+
+def schedule_tag(view: ScheduleView) -> str:
+    """The tag of a schedule as it is now: another one after each change, and no secret in it."""
+    settings = {
+        "id": view.id,
+        "definition": view.process_definition_id,
+        # Of parameters it says that they were changed, and nothing that one could guess them by.
+        "changed": view.update_time,
+        **{key: value for key, value in _columns_of(view).items() if key != "start_params"},
+    }
+    return f"s{view.id}-{hashed(settings)}"
+
+
+def _check_tag(db: Connection, view: ScheduleView, expected: str) -> None:
+    now = schedule_tag(view)
+    if not names(expected, now):
+        raise changed_meanwhile(
+            db,
+            f"schedule {view.id} is not as it was when you read it",
+            "schedule",
+            view.id,
+            actions=_CHANGES,
+            update_time=view.update_time,
+            tag=now,
+        )
 
 
 def _saved(

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from common import schedule_simulator
 from common.errors import InvalidDefinitionError, NotFoundError
 from common.model.definitions import read_process_json
+from common.model.rights import Action, Principal
 from common.model.schedules import Schedule
 from common.model.states import Priority, ReleaseState
 from common.schedule_simulator import (
@@ -35,17 +36,19 @@ from common.store.people.durations import (
     shapes,
 )
 from common.store.people.pools import pools
+from common.store.people.rights import Thing
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.task_types import known_task_types
-from operations.errors import UsageError
+from operations.errors import ForbiddenError, UsageError
 from operations.lookup import definition_named
+from operations.rights import seen
+from operations.session import Session, operation
 from operations.stored_schedules import as_schedule
 from operations.times import cluster_zone, read_moment, read_seconds
 from operations.worker_slots import Capacity, living_slots
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
-    from operations.session import Session
 
 _FIRST_FIRE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,6 +64,8 @@ class SimulationRequest:
     days: float = 30
     first: str | None = None
     definition_name: str | None = None
+    definition_id: int | None = None
+    """Instead of the name, which is for the owner of the database alone."""
     offline_too: bool = False
     pessimistic: bool = False
     assumed: timedelta = timedelta(seconds=60)
@@ -78,6 +83,7 @@ class SimulatedSchedules:
     capacity: Capacity
 
 
+@operation
 def simulate(session: Session, request: SimulationRequest, *, now: datetime) -> SimulatedSchedules:
     """Play the stored schedules on a virtual clock.
 
@@ -91,7 +97,7 @@ def simulate(session: Session, request: SimulationRequest, *, now: datetime) -> 
     with session.engine.connect() as db:
         stage = _stage(
             db,
-            _views(db, request.definition_name, offline_too=request.offline_too),
+            _views(db, session.principal, request),
             request,
             zone=zone,
             begin=begin,
@@ -142,13 +148,25 @@ def _outage(text: str, zone: ZoneInfo) -> Outage:
     return Outage(begin=begin, end=begin + timedelta(seconds=read_seconds(span, field="outages")))
 
 
-def _views(db: Connection, definition_name: str | None, *, offline_too: bool) -> list[ScheduleView]:
-    chosen = None if definition_name is None else definition_named(db, definition_name).id
-    found = schedules(db, definition_id=chosen, online_only=not offline_too)
+def _views(db: Connection, principal: Principal, request: SimulationRequest) -> list[ScheduleView]:
+    chosen, whose = request.definition_id, ""
+    if request.definition_name is not None:
+        if not principal.owns_database:
+            raise ForbiddenError("only the command line looks for names, at the database itself")
+        chosen = definition_named(db, request.definition_name).id
+        whose = f" of {request.definition_name!r:.200}"
+    elif chosen is not None:
+        seen(db, principal, Action.VIEW, Thing.DEFINITION, chosen)
+        whose = f" of definition {chosen}"
+    found = schedules(
+        db,
+        definition_id=chosen,
+        online_only=not request.offline_too,
+        principal=principal,
+    )
     if found:
         return found
-    whose = "" if definition_name is None else f" of {definition_name!r:.200}"
-    if offline_too:
+    if request.offline_too:
         raise NotFoundError(f"there is no schedule{whose}; make one: orcaflow schedule create")
     raise NotFoundError(f"no schedule{whose} is ONLINE; --all takes those that are OFFLINE too")
 

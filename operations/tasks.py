@@ -64,6 +64,7 @@ def find_task(session: Session, task_instance_id: int) -> TaskInstanceView:
         return task_with_id(db, session.principal, task_instance_id)
 
 
+@operation
 def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceView, Rendered]:
     """The attempt, and its parameters and texts as its worker renders them."""
     # Here, since a list of attempts is shown without what reads their scripts.

@@ -101,7 +101,10 @@ def show_definition(
         **definition_row(found.row),
         "execution_type": found.execution_type.name,
         "tasks": [node_row(each) for each in found.nodes],
-        "schedules": [schedule_row(each, zone=found.zone) for each in found.schedules],
+        "schedules": [
+            schedule_row(each, zone=found.zone) | {"definition_online": each.definition_is_online}
+            for each in found.schedules
+        ],
         "mistakes": list(found.mistakes),
     }
 
@@ -169,7 +172,7 @@ def import_file(
     imported = operations.import_definitions(
         session, documents, online=online, environment={}, project_id=project_id
     )
-    return {"items": [imported_row(each) for each in imported]}
+    return {"items": [_row(each) for each in imported]}
 
 
 def lint(
@@ -266,7 +269,22 @@ def _only(session: Session, content: bytes) -> DefinitionDocument:
 
 def _saved(session: Session, made: Imported, response: Response) -> dict[str, object]:
     response.headers["ETag"] = f'"{definition_detail(session, made.id).tag}"'
-    return imported_row(made)
+    return _row(made)
+
+
+def _row(made: Imported) -> dict[str, object]:
+    findings = [
+        {
+            "severity": each.severity.value,
+            "node": each.node,
+            "key": each.key,
+            "problem": each.problem,
+            "cure": each.cure or None,
+            "keeps_offline": each.keeps_offline,
+        }
+        for each in made.findings
+    ]
+    return imported_row(made) | {"findings": findings}
 
 
 def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from api.answers import (
     CauseList,
     DeletedInstances,
     DeleteInstancesRequest,
+    ExecuteRequest,
     InstanceDetail,
     InstancePage,
+    Relatives,
     RunRequest,
     TaskList,
     state_of,
@@ -29,17 +31,18 @@ from api.route import Id, Route, get, post
 from common.clock import SystemClock
 from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType
+from common.store.people.families import Relative
 from common.store.people.views import ProcessInstanceView
 from operations.commands import command_with_id
 from operations.deleting import delete_instances
 from operations.documents.causes import cause_rows
 from operations.documents.commands import command_row
 from operations.documents.deletions import deleted_row
-from operations.documents.instances import instance_row, parameter_fields, task_row
+from operations.documents.instances import instance_row, parameter_fields, relative_row, task_row
 from operations.explaining import explain_instance
-from operations.instance_commands import PutCommand, put_command, put_commands
+from operations.instance_commands import PutCommand, execute_tasks, put_command, put_commands
 from operations.instance_commands import recover as put_recovery
-from operations.instances import find_instance, instance_detail, list_instances
+from operations.instances import family_of, find_instance, instance_detail, list_instances
 from operations.runs import begin_run
 from operations.session import Session
 from operations.tasks import list_tasks
@@ -126,6 +129,15 @@ def explain_run(
     return {"items": cause_rows(explain_instance(session, id, task=task).causes)}
 
 
+def list_relatives(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Show the run that has begun this one, and those that it has begun, as far as you see them."""
+    family = family_of(session, find_instance(session, id))
+    return {
+        "parent": None if family.parent is None else _relative(family.parent),
+        "children": [_relative(each) for each in family.children],
+    }
+
+
 def stop(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     """Stop a run with all of its tasks."""
     return _put(session, id, CommandType.STOP)
@@ -141,14 +153,21 @@ def resume(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return _put(session, id, CommandType.RECOVER_SUSPENDED_PROCESS)
 
 
-def rerun(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
-    """Run all of an ended run again."""
-    return _put(session, id, CommandType.REPEAT_RUNNING)
+def rerun(id: Id, session: Asked, *, failed: bool = False) -> dict[str, Any]:  # noqa: A002
+    """Run all of an ended run again, or what `failed` and what comes after it."""
+    kind = CommandType.START_FAILURE_TASK_PROCESS if failed else CommandType.REPEAT_RUNNING
+    return _put(session, id, kind)
 
 
 def recover(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     """Go on where a run ended: with what failed, or what was stopped."""
     return _accepted(put_recovery(session, id))
+
+
+def execute(id: Id, given: ExecuteRequest, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Run chosen tasks of an ended run again, and nothing else of it."""
+    tasks, mode = ",".join(given.tasks), TaskDependType[given.depend]
+    return _accepted(execute_tasks(session, id, tasks, mode))
 
 
 def _put(session: Session, number: int, kind: CommandType) -> dict[str, Any]:
@@ -161,6 +180,11 @@ def _accepted(command: PutCommand) -> dict[str, Any]:
 
 def _row(view: ProcessInstanceView) -> dict[str, object]:
     row = instance_row(view, now=_clock.now())
+    return row | {"state": state_of(row)}
+
+
+def _relative(relative: Relative) -> dict[str, object]:
+    row = relative_row(relative)
     return row | {"state": state_of(row)}
 
 
@@ -191,6 +215,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     post("/instances", begin, Begun, status=201, other_status=202),
     get("/instances/{id}", show_run, InstanceDetail, is_quick=True),
     get("/instances/{id}/tasks", list_attempts, TaskList, is_quick=True),
+    get("/instances/{id}/relatives", list_relatives, Relatives),
     get("/instances/{id}/why", explain_run, CauseList),
     post("/instances/actions", act, AcceptedList, status=202),
     post("/instances/delete", delete, DeletedInstances),
@@ -199,4 +224,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     post("/instances/{id}/resume", resume, Accepted, status=202),
     post("/instances/{id}/rerun", rerun, Accepted, status=202),
     post("/instances/{id}/recover", recover, Accepted, status=202),
+    post("/instances/{id}/execute", execute, Accepted, status=202),
 )

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from fastapi import Query
+from fastapi import Query, Response
 
-from api import answers, cursors
-from api.answers import (
+from api import cursors, schedule_answers
+from api.answers import Released
+from api.asking import Asked, Condition, needed
+from api.cursors import After, Limit
+from api.route import Id, Route, delete, get, patch, post
+from api.schedule_answers import (
     DeletedSchedules,
-    FireList,
+    FirePage,
     NewSchedule,
-    Released,
+    Preview,
     ReleasedSchedules,
     ScheduleChange,
     ScheduleDetail,
     SchedulePage,
     ScheduleRelease,
     SchedulesRequest,
+    SimulationRequest,
 )
-from api.asking import Asked
-from api.cursors import After, Limit
-from api.route import Id, Route, get, patch, post
 from common.clock import SystemClock
 from common.cron import MissingTime, RepeatedTime
-from common.model.schedules import MisfirePolicy
+from common.model.schedules import FireOutcome, MisfirePolicy
 from common.model.states import (
     ExecutionType,
     FailureStrategy,
@@ -33,24 +35,31 @@ from common.model.states import (
     ReleaseState,
     WarningType,
 )
+from common.schedule_simulator import TooManyFiresError
+from common.store.people.schedule_views import ScheduleView
+from operations import previewing, scheduling, simulating
 from operations.documents.schedules import (
     coming_row,
     deleted_row,
     details_document,
     fire_row,
+    preview_document,
     released_rows,
     schedule_row,
 )
+from operations.documents.simulations import simulation_document
+from operations.errors import UsageError
 from operations.scheduling import (
+    Ledger,
     SavedSchedule,
     ScheduleSettings,
     create,
-    delete,
     details,
     edit,
     fires,
     page,
     read_cron,
+    schedule_tag,
     set_release_state,
 )
 from operations.session import Session
@@ -59,6 +68,10 @@ from operations.times import cluster_zone, read_zone
 Code = TypeVar("Code", bound=IntEnum)
 
 _clock = SystemClock()
+
+Outcomes: TypeAlias = Annotated[
+    list[FireOutcome] | None, Query(max_length=4, description="Only fires of these outcomes.")
+]
 
 
 def list_schedules(
@@ -74,22 +87,108 @@ def list_schedules(
         after=cursors.read("schedules", after) or 0,
         limit=limit,
     )
-    zone = cluster_zone(session.config)
     return {
-        "items": [schedule_row(each, zone=zone) for each in found],
+        "items": [_row(session, each) for each in found],
         "next": cursors.next_of("schedules", [each.id for each in found], limit),
     }
 
 
-def show_schedule(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's name.
-    """Show a schedule with its next fires."""
+def show_schedule(
+    id: Id,  # noqa: A002  # The path's name.
+    session: Asked,
+    response: Response,
+) -> dict[str, Any]:
+    """Show a schedule with its next fires; its ETag is what a change of it names in `If-Match`."""
     found = details(session, id, now=_clock.now())
-    return details_document(found, zone=cluster_zone(session.config))
+    response.headers["ETag"] = f'"{schedule_tag(found.view)}"'
+    document = details_document(found, zone=cluster_zone(session.config))
+    return document | {"definition_online": found.view.definition_is_online}
 
 
-def list_fires(id: Id, session: Asked, limit: Limit = 50) -> dict[str, Any]:  # noqa: A002
-    """List the newest fires of a schedule."""
-    return {"items": [fire_row(each) for each in fires(session, str(id), limit=limit).fires]}
+def list_fires(
+    id: Id,  # noqa: A002
+    session: Asked,
+    outcome: Outcomes = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> dict[str, Any]:
+    """List the fires of a schedule, the newest first."""
+    return _fires(
+        fires(session, str(id), outcomes=outcome, limit=limit, behind=_behind(after)),
+        limit,
+    )
+
+
+def list_fires_of_definition(
+    id: Id,  # noqa: A002
+    session: Asked,
+    outcome: Outcomes = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> dict[str, Any]:
+    """List the fires of a definition's schedules, deleted ones too, the newest first."""
+    found = scheduling.definition_fires(
+        session, id, outcomes=outcome, limit=limit, behind=_behind(after)
+    )
+    return _fires(found, limit)
+
+
+def preview(
+    session: Asked,
+    *,
+    schedule_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    definition_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    cron: Annotated[str | None, Query(min_length=1, max_length=1000)] = None,
+    zone: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    missing_time: Annotated[Literal["shift", "skip"] | None, Query()] = None,
+    repeated_time: Annotated[Literal["first", "second", "both"] | None, Query()] = None,
+    from_: Annotated[
+        str | None,
+        Query(alias="from", max_length=255, description="Fires after this, in the zone; else now."),
+    ] = None,
+    limit: Limit = 10,
+) -> dict[str, Any]:
+    """List the next fires of a schedule, of a definition's schedules, or of a mere cron line."""
+    given = [each for each in (schedule_id, definition_id, cron) if each is not None]
+    if len(given) != 1:
+        raise UsageError(None, "give one of schedule_id, definition_id and cron")
+    if cron is None and (zone or missing_time or repeated_time):
+        raise UsageError(None, "zone, missing_time and repeated_time go with cron")
+    if cron is not None:
+        previewed = previewing.of_line(
+            read_cron(cron),
+            zone=cluster_zone(session.config) if zone is None else read_zone(zone),
+            missing=MissingTime(missing_time or "shift"),
+            repeated=RepeatedTime(repeated_time or "first"),
+        )
+    elif schedule_id is not None:
+        previewed = previewing.of_schedule(session, schedule_id)
+    else:
+        previewed = previewing.of_definition(session, definition_id or 0)
+    found = previewing.preview(previewed, after=from_, count=limit, now=_clock.now())
+    document = preview_document(previewed, found)
+    heads = [row | {"blocker": row["hindrance"]} for row in document["schedules"]]
+    return {**document, "schedules": heads}
+
+
+def simulate(given: SimulationRequest, session: Asked) -> dict[str, Any]:
+    """Play schedules on a virtual clock: overlaps, queueing and misfires before they happen."""
+    request = simulating.SimulationRequest(
+        days=given.days,
+        first=given.first,
+        definition_id=given.definition_id,
+        offline_too=given.offline_too,
+        pessimistic=given.pessimistic,
+        assumed=simulating.read_assumed(given.assume),
+        slots=given.slots,
+        outages=tuple(given.outages),
+        max_fires=given.max_fires,
+    )
+    try:
+        document = simulation_document(simulating.simulate(session, request, now=_clock.now()))
+    except TooManyFiresError as error:
+        raise UsageError("max_fires", str(error)) from error
+    return {**document, "begin": document["from"], "end": document["to"]}
 
 
 def online(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
@@ -102,17 +201,30 @@ def offline(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return _released(session, id, ReleaseState.OFFLINE)
 
 
-def make(given: NewSchedule, session: Asked) -> dict[str, Any]:
+def make(given: NewSchedule, session: Asked, response: Response) -> dict[str, Any]:
     """Make a schedule of a definition."""
     saved = create(
         session, given.definition_id, _settings(given), online=given.online, now=_clock.now()
     )
-    return _saved(session, saved)
+    return _saved(session, saved, response)
 
 
-def change(id: Id, given: ScheduleChange, session: Asked) -> dict[str, Any]:  # noqa: A002
-    """Change a schedule that is OFFLINE; what is left out stays as it is."""
-    return _saved(session, edit(session, id, _settings(given), now=_clock.now()))
+def change(
+    id: Id,  # noqa: A002
+    given: ScheduleChange,
+    session: Asked,
+    response: Response,
+    condition: Condition = None,
+) -> dict[str, Any]:
+    """Change a schedule that is OFFLINE and as you have read it; what is left out stays."""
+    saved = edit(session, id, _settings(given), now=_clock.now(), expected=needed(condition))
+    return _saved(session, saved, response)
+
+
+def delete_one(id: Id, session: Asked, condition: Condition = None) -> dict[str, Any]:  # noqa: A002
+    """Delete a schedule that is OFFLINE and as you have read it; its fires stay in the ledger."""
+    (gone,) = scheduling.delete(session, [id], expected=needed(condition))
+    return deleted_row(gone)
 
 
 def release_all(given: ScheduleRelease, session: Asked) -> dict[str, Any]:
@@ -124,7 +236,7 @@ def release_all(given: ScheduleRelease, session: Asked) -> dict[str, Any]:
 
 def delete_all(given: SchedulesRequest, session: Asked) -> dict[str, Any]:
     """Delete schedules that are OFFLINE, all or none; their fires stay in the ledger."""
-    return {"items": [deleted_row(each) for each in delete(session, given.ids)]}
+    return {"items": [deleted_row(each) for each in scheduling.delete(session, given.ids)]}
 
 
 def _settings(given: ScheduleChange) -> ScheduleSettings:
@@ -154,12 +266,33 @@ def _member(kind: type[Code], name: str | None) -> Code | None:
     return None if name is None else kind[name]
 
 
-def _saved(session: Session, saved: SavedSchedule) -> dict[str, Any]:
-    row = schedule_row(saved.view, zone=cluster_zone(session.config))
+def _saved(session: Session, saved: SavedSchedule, response: Response) -> dict[str, Any]:
+    response.headers["ETag"] = f'"{schedule_tag(saved.view)}"'
     fire = saved.next_fire
     return {
-        **row,
+        **_row(session, saved.view),
         "next_fire": None if fire is None else coming_row(fire, saved.view.id),
+        "other_schedules": list(saved.others),
+    }
+
+
+def _row(session: Session, view: ScheduleView) -> dict[str, Any]:
+    row = schedule_row(view, zone=cluster_zone(session.config))
+    return row | {"definition_online": view.definition_is_online}
+
+
+def _behind(after: str | None) -> int | None:
+    return cursors.read("fires", after, largest=cursors.LARGEST_BIG_ID)
+
+
+def _fires(ledger: Ledger, limit: int) -> dict[str, Any]:
+    rows = [
+        fire_row(each) | {"timezone_id": ledger.zones[each.schedule_id].key}
+        for each in ledger.fires
+    ]
+    return {
+        "items": rows,
+        "next": cursors.next_of("fires", [each.id for each in ledger.fires], limit),
     }
 
 
@@ -171,12 +304,16 @@ def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, 
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/schedules", list_schedules, SchedulePage, is_quick=True),
-    post("/schedules", make, answers.SavedSchedule, status=201),
+    post("/schedules", make, schedule_answers.SavedSchedule, status=201),
+    get("/schedules/preview", preview, Preview),
+    post("/schedules/simulate", simulate, schedule_answers.Simulation),
     post("/schedules/release", release_all, ReleasedSchedules),
     post("/schedules/delete", delete_all, DeletedSchedules),
-    patch("/schedules/{id}", change, answers.SavedSchedule),
-    get("/schedules/{id}", show_schedule, ScheduleDetail, is_quick=True),
-    get("/schedules/{id}/fires", list_fires, FireList, is_quick=True),
+    patch("/schedules/{id}", change, schedule_answers.SavedSchedule, is_conditional=True),
+    delete("/schedules/{id}", delete_one, schedule_answers.DeletedSchedule, is_conditional=True),
+    get("/schedules/{id}", show_schedule, ScheduleDetail),
+    get("/schedules/{id}/fires", list_fires, FirePage, is_quick=True),
+    get("/definitions/{id}/fires", list_fires_of_definition, FirePage),
     post("/schedules/{id}/online", online, Released),
     post("/schedules/{id}/offline", offline, Released),
 )

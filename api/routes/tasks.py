@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from api.answers import CauseList, Task, state_of
+from api.answers import CauseList, Rendered, Task, state_of
 from api.asking import Asked
 from api.route import Id, Route, get, post
 from common.clock import SystemClock
+from common.errors import (
+    NotAllowedError,
+    NotFoundError,
+    SchedulerError,
+    ServiceUnreachableError,
+)
 from common.store.people.views import TaskInstanceView
 from operations.documents.causes import cause_rows
 from operations.documents.instances import task_row
+from operations.documents.tasks import rendered_row
 from operations.explaining import causes_of_task_instance
-from operations.tasks import find_task, force_success
+from operations.tasks import find_task, force_success, render_task
 
 _clock = SystemClock()
 
@@ -27,6 +34,20 @@ def explain_attempt(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return {"items": cause_rows(causes_of_task_instance(session, id))}
 
 
+def render(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Show the parameters of an attempt, and its texts with the parameters put in.
+
+    Values of names that sound secret are masked.
+    """
+    try:
+        return rendered_row(*render_task(session, id))
+    except (NotFoundError, ServiceUnreachableError):
+        raise
+    except SchedulerError as error:
+        # The row holds what can't be read; the request is as it should be.
+        raise NotAllowedError(str(error)) from error
+
+
 def force(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     """Declare a failed attempt of an ended run to be a success, so that a recovery goes on."""
     return _row(force_success(session, id))
@@ -39,6 +60,7 @@ def _row(view: TaskInstanceView) -> dict[str, object]:
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/tasks/{id}", show_attempt, Task, is_quick=True),
+    get("/tasks/{id}/render", render, Rendered),
     get("/tasks/{id}/why", explain_attempt, CauseList),
     post("/tasks/{id}/force-success", force, Task),
 )

@@ -32,11 +32,12 @@ class Chosen:
 OVER_HTTP: Final = frozenset(
     {
         *("run", "server list", "task list", "task why", "command list", "command show"),
-        *("task log", "task force-success", "instance delete"),
+        *("task log", "task force-success", "task render", "instance delete"),
         *("definition list", "definition export", "definition online", "definition offline"),
-        *("definition set", "definition delete"),
+        *("definition set", "definition delete", "definition import", "definition show"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
-        *("instance rerun", "instance recover", "instance watch"),
+        *("instance rerun", "instance recover", "instance watch", "instance show"),
+        *("instance execute",),
         *("user create", "user list", "user disable", "user enable", "user grant", "user set"),
         *(
             "user password",
@@ -50,6 +51,11 @@ OVER_HTTP: Final = frozenset(
         *("tenant create", "tenant list", "tenant delete", "alert list"),
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
+        *("schedule create", "schedule list", "schedule show", "schedule edit"),
+        *("schedule online", "schedule offline", "schedule delete", "schedule preview"),
+        *("schedule fires", "schedule simulate"),
+        *("complement run", "complement wait", "complement list", "complement show"),
+        *("complement pause", "complement resume", "complement cancel", "complement retry"),
     }
 )
 """Commands whose operations have routes."""
@@ -76,20 +82,6 @@ same; they are refused if a server is named with the command itself."""
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
-            *("instance show", "instance execute"),
-            *("task render",),
-            *("definition import", "definition show"),
-            *("schedule create", "schedule list", "schedule show", "schedule edit"),
-            *("schedule online", "schedule offline", "schedule delete", "schedule preview"),
-            *("schedule fires", "schedule simulate"),
-            *(
-                "complement run",
-                "complement wait",
-                "complement list",
-                "complement show",
-                "complement pause",
-            ),
-            *("complement resume", "complement cancel", "complement retry"),
             *("datasource create", "datasource list", "datasource test", "datasource remove"),
             "locks list",
         ),

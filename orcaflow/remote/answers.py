@@ -1,17 +1,25 @@
 """The operations that an api-server answers, each by the routes that it takes.
 
-`ANSWERS` is the whole table, by the module and name of the function in `operations`; each has the
-signature of that function but for the session, in whose place it has the client.
+`ANSWERS` is the table, with those of the modules of `_LATER`, by the module and name of the
+function in `operations`; each has the signature of that function but for the session, in whose
+place it has the client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from importlib import import_module
 from typing import Any, Final
 
 from common.dag import Dag
-from common.errors import NotAllowedError, NotFoundError
+from common.errors import (
+    NotAllowedError,
+    NotFoundError,
+    SchedulerError,
+    ServiceUnreachableError,
+)
 from common.model.commands import CommandOutcome, CommandType
 from common.model.states import (
     FailureStrategy,
@@ -21,17 +29,22 @@ from common.model.states import (
     WarningType,
 )
 from common.store.people.ledger import CommandView
-from common.store.people.views import ProcessInstanceView, TaskInstanceView
+from common.store.people.views import (
+    ProcessInstanceDetail,
+    ProcessInstanceView,
+    TaskInstanceView,
+)
 from common.why import Cause
 from operations.control_decisions import ControlDecision
 from operations.errors import CommandFailedError, UsageError
 from operations.explaining import Explained
 from operations.installation import orcaflow_version
 from operations.instance_commands import PutCommand
-from operations.instances import RunSnapshot
+from operations.instances import Family, RunSnapshot
 from operations.log_pieces import Log, Piece
 from operations.lookup import state_named
 from operations.members import MemberHealth
+from operations.rendering import Rendered
 from operations.task_log import LogMissingError
 from orcaflow.remote import definitions, groups_and_pools, people
 from orcaflow.remote.client import Client, other_version
@@ -42,6 +55,7 @@ from orcaflow.remote.documents import (
     decision_from,
     instance_of,
     member_of,
+    relative_of,
     task_of,
 )
 
@@ -129,6 +143,23 @@ def force_success(client: Client, task_instance_id: int) -> TaskInstanceView:
     return task_of(client.post(f"/tasks/{task_instance_id}/force-success"))
 
 
+def render_task(client: Client, task_instance_id: int) -> tuple[TaskInstanceView, Rendered]:
+    """Return the attempt, and its parameters and texts as its worker renders them."""
+    task = find_task(client, task_instance_id)
+    try:
+        row = client.get(f"/tasks/{task_instance_id}/render")
+    except NotAllowedError as error:
+        raise SchedulerError(str(error)) from None
+    rendered = Rendered(
+        moment=datetime.fromisoformat(row["moment"]),
+        parameters=row["parameters"],
+        origins=row["origins"],
+        params=row["params"],
+        put_out=row["put_out"],
+    )
+    return task, rendered
+
+
 def decision_of(client: Client, task_instance_id: int) -> ControlDecision:
     """Return the decision of a control task."""
     return decision_from(client.get(f"/tasks/{task_instance_id}/decision"))
@@ -182,6 +213,15 @@ def explain_instance(
     run = find_instance(client, process_instance_id)
     rows = client.get(f"/instances/{process_instance_id}/why", {"task": task})["items"]
     return Explained(name=run.name, state=run.state, causes=causes_of(rows))
+
+
+def has_master(client: Client) -> bool | None:
+    """Return True if a master is alive; None if ZooKeeper does not answer."""
+    try:
+        rows = client.get("/servers")["items"]
+    except ServiceUnreachableError:
+        return None
+    return any(row["kind"] == "master" for row in rows)
 
 
 def causes_of_command(client: Client, command_id: int) -> tuple[Cause, ...]:
@@ -267,6 +307,8 @@ def put_command(
     notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put a command to a run."""
+    if command_type is CommandType.START_FAILURE_TASK_PROCESS:
+        return _put(client, process_instance_id, "rerun?failed=true", command_type, notify)
     word = _WORDS.get(command_type)
     if word is None:
         raise NotAllowedError(
@@ -282,6 +324,53 @@ def recover(
     """Put the command that goes on where a run ended."""
     kind = CommandType.START_FAILURE_TASK_PROCESS
     return _put(client, process_instance_id, "recover", kind, notify)
+
+
+def execute_tasks(
+    client: Client,
+    process_instance_id: int,
+    tasks: str,
+    mode: TaskDependType,
+    *,
+    notify: Callable[[str], None] = lambda _: None,
+) -> PutCommand:
+    """Put the command that runs tasks of an ended run again; it has no root to name."""
+    del notify
+    names = [name for each in tasks.split(",") if (name := each.strip())]
+    if not names:
+        find_instance(client, process_instance_id)
+        raise UsageError("tasks", "names no task")
+    body = {"tasks": names, "depend": mode.name}
+    put = client.post(f"/instances/{process_instance_id}/execute", body)
+    return PutCommand(
+        id=put["command_id"],
+        process_instance_id=put["process_instance_id"],
+        command_type=CommandType.EXECUTE_TASK,
+    )
+
+
+def instance_detail(
+    client: Client, process_instance_id: int, *, with_tasks: bool = True
+) -> ProcessInstanceDetail:
+    """Return a run with its parameters and every attempt, without the JSON of its tasks."""
+    row = client.get(f"/instances/{process_instance_id}")
+    return ProcessInstanceDetail(
+        instance=instance_of(row),
+        process_instance_json="",
+        command_param=row["command_param"],
+        global_params=row["global_params"],
+        tasks=tuple(_tasks(client, process_instance_id)) if with_tasks else (),
+    )
+
+
+def family_of(client: Client, instance: ProcessInstanceView) -> Family:
+    """Return the run above this one, and those below it, as far as the token shows them."""
+    answer = client.get(f"/instances/{instance.id}/relatives")
+    parent = answer["parent"]
+    return Family(
+        parent=None if parent is None else relative_of(parent),
+        children=tuple(relative_of(each) for each in answer["children"]),
+    )
 
 
 def is_taken(client: Client, command: PutCommand) -> bool:
@@ -314,6 +403,23 @@ def _put(
     return PutCommand(id=put["command_id"], process_instance_id=root, command_type=command_type)
 
 
+def answer_of(operation: str) -> Callable[..., Any] | None:
+    """Return what answers an operation; None if no server does."""
+    module = _LATER.get(operation.partition(".")[0])
+    if module is None:
+        return ANSWERS.get(operation)
+    found: Mapping[str, Callable[..., Any]] = import_module(f"orcaflow.remote.{module}").ANSWERS
+    return found.get(operation)
+
+
+_LATER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("previewing", "scheduling", "simulating"), "schedules"),
+    **dict.fromkeys(
+        ("complement_control", "complement_progress", "complementing", "stored_complements"),
+        "complements",
+    ),
+}
+"""The modules of operations that few commands need, and that are read in for these alone."""
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     **definitions.ANSWERS,
     **groups_and_pools.ANSWERS,
@@ -325,11 +431,15 @@ ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "explaining.causes_of_command": causes_of_command,
     "explaining.causes_of_task_instance": causes_of_task_instance,
     "explaining.explain_instance": explain_instance,
+    "explaining.has_master": has_master,
     "instance_commands.is_taken": is_taken,
     "instance_commands.put_command": put_command,
     "instance_commands.recover": recover,
+    "instance_commands.execute_tasks": execute_tasks,
     "instances.dag_of": dag_of,
+    "instances.family_of": family_of,
     "instances.find_instance": find_instance,
+    "instances.instance_detail": instance_detail,
     "instances.list_instances": list_instances,
     "instances.snapshot_of": snapshot_of,
     "members.members_with_health": members_with_health,
@@ -337,6 +447,7 @@ ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "tasks.find_task": find_task,
     "tasks.force_success": force_success,
     "tasks.list_tasks": list_tasks,
+    "tasks.render_task": render_task,
     "worker_logs.last_lines_anywhere": last_lines_anywhere,
     "worker_logs.opened_anywhere": opened_anywhere,
 }

@@ -9,7 +9,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from common.errors import (
@@ -23,10 +23,19 @@ from operations.errors import ForbiddenError, UsageError
 from orcaflow.remote.contexts import Server
 
 BASE: Final = "/api/v1"
+Body: TypeAlias = Mapping[str, Any] | Sequence[Any]
 _PATIENCE_SECONDS: Final = 30.0
 _PAGE: Final = 500
 _MAX_ANSWER: Final = 200_000_000
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class RefusedDefinitionError(SchedulerError):
+    """Definitions have mistakes; `rows` has each with its place, as the server tells it."""
+
+    def __init__(self, detail: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(detail)
+        self.rows: Final = rows
 
 
 class Client:
@@ -55,7 +64,7 @@ class Client:
         asked = f"?{urlencode(given, doseq=True)}" if given else ""
         return self._ask("GET", f"{path}{asked}", None)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def post(self, path: str, body: Body | None = None) -> Any:
         """Give an order, and return its answer."""
         return self._ask("POST", path, {} if body is None else body)
 
@@ -95,7 +104,7 @@ class Client:
         except (SchedulerError, KeyError, TypeError):
             return "unknown"
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    def _ask(self, method: str, path: str, body: Body | None) -> Any:
         status, answer, _ = self._exchange(method, path, body, accept="application/json")
         document = self._document(status, answer)
         if status < 400:
@@ -111,7 +120,7 @@ class Client:
             ) from None
 
     def _exchange(
-        self, method: str, path: str, body: Mapping[str, Any] | None, *, accept: str
+        self, method: str, path: str, body: Body | None, *, accept: str
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         sent = None
@@ -174,6 +183,9 @@ def _error(document: Any, status: int, url: str) -> SchedulerError:
             return NotFoundError(detail)
         case "conflict":
             return NotAllowedError(detail)
+        case "definition":
+            rows = known.get("mistakes")
+            return RefusedDefinitionError(detail, rows if isinstance(rows, list) else ())
         case "invalid":
             return _usage_error(known.get("mistakes"), detail)
         case "unavailable":

@@ -6,15 +6,24 @@ A name is looked up first, and the order names its id: among names one could loo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError, NotFoundError
-from common.model.states import ExecutionType, ReleaseState
+from common.model.definitions import TaskNode
+from common.model.states import ExecutionType, Priority, ReleaseState
 from common.store.people.definitions import DefinitionRow
-from operations.definitions import ExecutionTypeSet, Released
+from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from operations.definitions import DefinitionDetail, ExecutionTypeSet, Released
 from operations.deleting import Deleted, DeletedDefinitions
+from operations.exported_schedule import ImportedSchedule
 from operations.exporting import Export
-from orcaflow.remote.client import Client
+from operations.findings import Finding, Severity
+from operations.importing import Imported
+from operations.secret_references import without_references
+from orcaflow.remote.client import Client, RefusedDefinitionError
 from orcaflow.remote.documents import definition_of, deleted_of
 
 _PAGE: Final = 500
@@ -52,6 +61,108 @@ def export_definition(client: Client, definition: str, *, with_secrets: bool = F
         )
     answer = client.get(f"/definitions/{definition_named(client, definition).id}/export")
     return Export(document=answer["document"], references=tuple(answer["references"]))
+
+
+def definition_detail(client: Client, definition: str) -> DefinitionDetail:
+    """Return the definition with its tasks and its schedules."""
+    # Its module finds definitions by this one.
+    from orcaflow.remote.schedules import schedule_of
+
+    row = client.get(f"/definitions/{definition_named(client, definition).id}")
+    return DefinitionDetail(
+        row=definition_of(row),
+        execution_type=ExecutionType[row["execution_type"]],
+        nodes=tuple(
+            TaskNode(
+                name=each["name"],
+                task_type=each["type"],
+                upstream=tuple(each["upstream"]),
+                forbidden=each["forbidden"],
+                max_retry_times=each["max_retry_times"],
+                retry_interval=timedelta(),
+                priority=Priority[each["priority"]],
+                worker_group_id=each["worker_group_id"],
+                task_json="",
+            )
+            for each in row["tasks"]
+        ),
+        schedules=tuple(schedule_of(each) for each in row["schedules"]),
+        zone=ZoneInfo("UTC"),
+        mistakes=tuple(row["mistakes"]),
+        tag="",
+    )
+
+
+def import_definitions(
+    client: Client,
+    documents: Sequence[DefinitionDocument],
+    *,
+    online: bool | None,
+    environment: Mapping[str, str],
+) -> list[Imported]:
+    """Import the documents, all or none; the server reads what they were read from once more.
+
+    Secrets of the environment are put in here, since the server has another one.
+    """
+    left: set[str] = set()
+    content = [
+        without_references(each.source.content, environment, left)
+        for each in documents
+        if each.source is not None
+    ]
+    given = {
+        f"{kind.value}:{number}={name}"
+        for each in documents
+        if each.source is not None
+        for (kind, number), name in each.source.given.items()
+    }
+    asked = {
+        # Whether unknown keys are mistakes has been decided here.
+        "strict": "false",
+        "online": None if online is None else str(online).lower(),
+        "map": sorted(given),
+        "name": documents[0].name if len(documents) == 1 else None,
+    }
+    query = urlencode({key: each for key, each in asked.items() if each is not None}, doseq=True)
+    try:
+        items = client.post(f"/definitions/import?{query}", content)["items"]
+    except RefusedDefinitionError as error:
+        raise InvalidFilesError(
+            [_mistake(row, documents) for row in error.rows] or [_mistake({}, documents)]
+        ) from None
+    return [_imported(row, document) for row, document in zip(items, documents, strict=True)]
+
+
+def _mistake(row: Mapping[str, Any], documents: Sequence[DefinitionDocument]) -> Mistake:
+    places = {each.name: each.place for each in documents}
+    place = places.get(row.get("definition", ""), documents[0].place)
+    return Mistake(place=place, text=str(row.get("text") or row.get("message") or "is refused"))
+
+
+def _imported(row: Mapping[str, Any], document: DefinitionDocument) -> Imported:
+    return Imported(
+        document=document,
+        id=row["id"],
+        version=row["version"],
+        release_state=ReleaseState[row["release_state"]],
+        changed=row["changed"],
+        is_kept_offline=row["kept_offline"],
+        findings=tuple(
+            Finding(
+                severity=Severity(each["severity"]),
+                node=each["node"],
+                key=each["key"],
+                problem=each["problem"],
+                cure=each["cure"] or "",
+                keeps_offline=each["keeps_offline"],
+            )
+            for each in row["findings"]
+        ),
+        schedules=tuple(
+            ImportedSchedule(id=each["id"], crontab=each["crontab"], is_new=each["new"])
+            for each in row["schedules"]
+        ),
+    )
 
 
 def release(client: Client, definitions: Sequence[str], wanted: ReleaseState) -> list[Released]:
@@ -109,6 +220,8 @@ def delete_instances(client: Client, ids: Sequence[int], *, force: bool) -> Dele
 
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "definitions.definition_detail": definition_detail,
+    "definitions.import_definitions": import_definitions,
     "definitions.export_definition": export_definition,
     "definitions.list_definitions": list_definitions,
     "definitions.release": release,

@@ -132,6 +132,18 @@ def decision_from(document: Mapping[str, Any]) -> ControlDecision:
     )
 
 
+def relative_of(row: Mapping[str, Any]) -> Relative:
+    """A run that a task connects with another."""
+    return Relative(
+        process_instance_id=row["process_instance_id"],
+        definition_name=row["definition"],
+        state=row["state"]["code"],
+        task_instance_id=row["task_instance_id"],
+        task_name=row["task"],
+        attempt=row["attempt"],
+    )
+
+
 def command_of(row: Mapping[str, Any]) -> CommandView:
     """A command with its outcome."""
     outcome = row["outcome"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from common.errors import NotAllowedError
 from operations.installation import orcaflow_version
 from operations.session import News, Session
-from orcaflow.remote.answers import ANSWERS
+from orcaflow.remote.answers import answer_of
 from orcaflow.remote.client import Client, other_version
 from orcaflow.remote.contexts import Server
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RemoteSession(Session):
-    """A session without a database: it answers the operations of `ANSWERS`, and refuses others."""
+    """A session without a database: it answers what a server answers, and refuses the rest."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class RemoteSession(Session):
 
     def _carry_out(self, operation: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Have the server carry the operation out; the value is that of the operation itself."""
-        answer = ANSWERS.get(operation)
+        answer = answer_of(operation)
         if answer is None:
             self._refuse()
         try:

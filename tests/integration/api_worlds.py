@@ -106,7 +106,7 @@ def to_delete(db: Engine, name: str, world: World) -> int | None:
     if name.endswith("/instances/delete"):
         definition = world.objects["definition"]
         return an_instance(db, ProcessState.FAILURE, process_definition_id=definition)
-    if name.endswith("/schedules/delete"):
+    if name.endswith("/schedules/delete") or name == f"DELETE {BASE}/schedules/{{id}}":
         return a_schedule(db, world.objects["definition"])
     return None
 
@@ -156,6 +156,8 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"definition_id": number}, {}
         case "instances/actions":
             return {"ids": [number], "action": "stop"}, {}
+        case "instances/{id}/execute":
+            return {"tasks": ["a"]}, {}
         case "definitions" | "definitions/import":
             return document, {"project_id": number}
         case "definitions/lint" | "definitions/{id}":
@@ -170,8 +172,14 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"ids": [number], "release_state": "OFFLINE"}, {}
         case "schedules/delete":
             return {"ids": [number]}, {}
+        case "complements" | "complements/plan":
+            return {"definition_id": number, "dates": ["2013-01-01"]}, {}
+        case "schedules/simulate":
+            return {"definition_id": number, "offline_too": True, "slots": 1}, {}
         case "definitions/delete" | "instances/delete":
             return {"ids": [number]}, {}
+    if name.endswith("/schedules/preview"):
+        return None, {"schedule_id": number}
     if name.startswith("PATCH"):
         return {"cron": "0 0 5 * * ? *"}, {}
     if name.endswith("/events"):

@@ -19,6 +19,7 @@ from operations.session import Session
 from operations.tokens import create_token
 from operations.users import create_user, grant
 from tests.builders import a_definition_json
+from tests.integration.api_worlds import a_schedule, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 
 PATH = f"{BASE}/definitions"
@@ -86,6 +87,23 @@ def test_a_definition_is_made_read_replaced_and_released(
     set_ = client.post(f"{PATH}/execution-type", json=kind, headers=ada).json()["items"]
     assert set_[0]["execution_type"] == "SERIAL_WAIT"
     assert client.get(path, headers=ada).headers["etag"] != changed.headers["etag"]
+
+
+def test_a_change_of_a_secret_alone_makes_another_tag(
+    client: TestClient, ada: dict[str, str]
+) -> None:
+    def with_password(value: str) -> dict[str, Any]:
+        return a_document(globalParams=[{"prop": "db_password", "value": value}])
+
+    made = client.post(PATH, json=with_password("hunter2"), headers=ada)
+    path = f"{PATH}/{made.json()['id']}"
+    tag = made.headers["etag"]
+    same = client.put(path, json=with_password("hunter2"), headers={**ada, "If-Match": tag})
+    assert (same.json()["version"], same.headers["etag"]) == (1, tag)
+    other = client.put(path, json=with_password("hunter3"), headers={**ada, "If-Match": tag})
+    assert (other.json()["version"], other.headers["etag"] == tag) == (2, False)
+    late = client.put(path, json=with_password("hunter4"), headers={**ada, "If-Match": tag})
+    assert late.status_code == 412
 
 
 def test_of_two_authors_who_save_at_once_one_is_told_of_the_other(
@@ -340,7 +358,20 @@ def test_a_schedule_is_made_changed_released_and_deleted(
     assert " 03:00:00-0" in schedule["next_fire"]["local"]
     assert "hunter2" not in made.text
     one = f"{path}/{schedule['id']}"
-    changed = client.patch(one, json={"cron": "0 30 4 * * ? *", "params": {}}, headers=ada).json()
+    tag = made.headers["etag"]
+    assert client.get(one, headers=ada).headers["etag"] == tag
+    secret = {"params": {"day": "1", "password": "hunter3"}}
+    assert client.patch(one, json=secret, headers=ada).status_code == 428
+    # A tag tells that a secret was changed, though not what it is.
+    renewed = client.patch(one, json=secret, headers={**ada, "If-Match": tag})
+    assert (renewed.status_code, renewed.headers["etag"] == tag) == (200, False), renewed.text
+    change = {"cron": "0 30 4 * * ? *", "params": {}}
+    late = client.patch(one, json=change, headers={**ada, "If-Match": tag})
+    assert (late.status_code, late.headers["etag"]) == (412, renewed.headers["etag"])
+    assert "saved by ada at" in late.json()["detail"]
+    assert client.delete(one, headers={**ada, "If-Match": tag}).status_code == 412
+    ada_now = {**ada, "If-Match": renewed.headers["etag"]}
+    changed = client.patch(one, json=change, headers=ada_now).json()
     assert (changed["crontab"], changed["params"], changed["timezone_id"]) == (
         "0 30 4 * * ? *",
         {},
@@ -349,7 +380,8 @@ def test_a_schedule_is_made_changed_released_and_deleted(
     both = {"ids": [schedule["id"]], "release_state": "ONLINE"}
     assert client.post(f"{path}/release", json=both, headers=ada).json()["items"][0]["changed"]
     for refused in (
-        client.patch(one, json={"priority": "HIGH"}, headers=ada),
+        client.patch(one, json={"priority": "HIGH"}, headers={**ada, "If-Match": "*"}),
+        client.delete(one, headers={**ada, "If-Match": "*"}),
         client.post(f"{path}/delete", json={"ids": [schedule["id"]]}, headers=ada),
     ):
         assert (refused.status_code, "schedule offline" in refused.json()["cure"]) == (409, True)
@@ -360,6 +392,87 @@ def test_a_schedule_is_made_changed_released_and_deleted(
     assert gone.json()["items"] == [
         {"id": schedule["id"], "definition": "nightly", "deleted": True}
     ]
+
+
+def test_schedules_are_previewed_and_played_on_a_virtual_clock(
+    client: TestClient, ada: dict[str, str], db: Engine
+) -> None:
+    path = f"{BASE}/schedules"
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    body: dict[str, Any] = {
+        "definition_id": number,
+        "cron": "0 30 2 * * ?",
+        "zone": "America/New_York",
+    }
+    body["first"] = "2026-01-01"
+    schedule = client.post(path, json=body, headers=ada).json()["id"]
+    for given in (
+        {"schedule_id": schedule},
+        {"definition_id": number},
+        {"cron": body["cron"], "zone": body["zone"]},
+    ):
+        asked = {**given, "from": "2026-03-07", "limit": 2}
+        found = client.get(f"{path}/preview", params=asked, headers=ada).json()
+        assert [(each["local"], each["clock"]) for each in found["fires"]] == [
+            ("2026-03-07 02:30:00-05:00", None),
+            ("2026-03-08 03:30:00-04:00", "shifted"),
+        ]
+        assert found["clock_changes"][0]["after"] == -14400.0
+    for wrong in (
+        {},
+        {"schedule_id": schedule, "cron": body["cron"]},
+        {"schedule_id": schedule, "zone": "UTC"},
+        {"cron": "0 0 0 31 2 ?"},
+        {"cron": body["cron"], "from": "soon"},
+        {"cron": body["cron"], "zone": "Mars"},
+    ):
+        assert client.get(f"{path}/preview", params=wrong, headers=ada).status_code == 422, wrong
+    played = {"definition_id": number, "first": "2026-03-01", "days": 10}
+    assert client.post(f"{path}/simulate", json=played, headers=ada).status_code == 404
+    played["offline_too"] = True
+    found = client.post(f"{path}/simulate", json=played, headers=ada).json()
+    assert (found["schedules"][0]["fires"], found["schedules"][0]["oddities"][0]["kind"]) == (
+        10,
+        "shifted",
+    )
+    for field, value in (
+        ("max_fires", 3),
+        ("outages", ["x"]),
+        ("assume", "long"),
+        ("first", "1066-10-14"),
+    ):
+        wrong_one = client.post(f"{path}/simulate", json={**played, field: value}, headers=ada)
+        assert (wrong_one.status_code, field in wrong_one.text) == (422, True), wrong_one.text
+
+
+def test_fires_are_read_page_by_page(client: TestClient, ada: dict[str, str], db: Engine) -> None:
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    schedules = [a_schedule(db, number) for _ in range(2)]
+    with db.begin() as connection:
+        for day in (1, 2):
+            for schedule in schedules:
+                connection.execute(
+                    t.schedule_fire.insert().values(
+                        schedule_id=schedule,
+                        process_definition_id=number,
+                        fire_time=datetime(2013, 1, day, 3, tzinfo=UTC),
+                        outcome="fired",
+                        create_time=datetime(2013, 1, day, 3, tzinfo=UTC),
+                    )
+                )
+        connection.execute(t.schedule.delete().where(t.schedule.c.id == schedules[1]))
+    seen: list[tuple[int, str]] = []
+    asked: dict[str, Any] = {"limit": 3}
+    for _ in range(2):
+        found = client.get(f"{PATH}/{number}/fires", params=asked, headers=ada).json()
+        seen += [(each["schedule_id"], each["fire_time"][:10]) for each in found["items"]]
+        asked["after"] = found["next"]
+    assert found["next"] is None
+    assert seen == [(schedule, f"2013-01-0{day}") for day in (2, 1) for schedule in schedules]
+    one = client.get(f"{BASE}/schedules/{schedules[0]}/fires?limit=1", headers=ada).json()
+    rest = {"after": one["next"], "outcome": ["fired", "missed"]}
+    behind = client.get(f"{BASE}/schedules/{schedules[0]}/fires", params=rest, headers=ada).json()
+    assert [each["fire_time"][:10] for each in behind["items"]] == ["2013-01-01"]
 
 
 @pytest.mark.parametrize(
@@ -388,3 +501,39 @@ def test_a_schedule_that_could_never_fire_is_refused_with_its_place(
     if answer.status_code == 422:
         assert answer.json()["mistakes"][0]["place"] == place, answer.text
     assert client.get(f"{BASE}/schedules", headers=ada).json()["items"] == []
+
+
+def test_a_complement_is_made_once_with_those_downstream(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    admin = headers_of(owner, "admin", "admin")
+    ours, theirs = worlds(db)
+    number = ours.objects["definition"]
+    item = {"definitionId": number, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    waits = {"relation": "AND", "dependTaskList": [{"relation": "AND", "dependItemList": [item]}]}
+    task = {"name": "d", "type": "DEPENDENT", "params": {}, "dependence": waits}
+    tasks = json.dumps({"tasks": [task]})
+    a_definition(db, name="later", process_definition_json=tasks)
+    body = {"definition_id": number, "dates": ["2013-01-01"], "downstream": "direct"}
+    path, once = f"{BASE}/complements", {**admin, "Idempotency-Key": "k"}
+    made = client.post(path, json=body, headers=once)
+    assert (made.status_code, len(made.json()["items"])) == (201, 2), made.text
+    again = client.post(path, json=body, headers=once)
+    assert [each["id"] for each in again.json()["items"]] == [
+        each["id"] for each in made.json()["items"]
+    ]
+    other = client.post(path, json={**body, "parallelism": 2}, headers=once)
+    assert (other.status_code, other.json()["mistakes"][0]["place"]) == (422, "Idempotency-Key")
+    # What waits in a project that is not one's own is not told, and not begun.
+    with db.begin() as connection:
+        project = theirs.objects["project"]
+        row = t.process_definition
+        connection.execute(
+            row.update().where(row.c.name == "later").values(project_id=project, name="hidden")
+        )
+    olga = headers_of(owner, "olga", "operator")
+    for place in (path, f"{path}/plan"):
+        answer = client.post(place, json=body, headers=olga)
+        assert (answer.status_code, "hidden" in answer.text) == (404, False)
+    alone = client.post(f"{path}/plan", json={**body, "downstream": "none"}, headers=olga)
+    assert [each["to_run"] for each in alone.json()["items"]] == [1]

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, func, insert, select, update
 from typer.main import get_command
 
 from api.app import build
@@ -22,6 +22,7 @@ from api.server import listen
 from common.config import Config, load
 from common.errors import NotAllowedError
 from common.model.cluster import Heartbeat, NodeKind
+from common.model.complement_states import ComplementState
 from common.model.offers import Offer
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
@@ -40,6 +41,14 @@ from tests.conftest import ZookeeperRoot
 from tests.integration.administering import ADMINISTERED, REFUSED
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+from tests.integration.remote_commands import (
+    LOGS,
+    ORDERS,
+    SAME,
+    a_cluster,
+    a_definition_that_waits_for,
+    files_to_import,
+)
 
 
 @pytest.fixture(scope="module")
@@ -105,102 +114,6 @@ def remote(
     return lambda *arguments: cli("--server", url, "--token-file", token, *arguments)
 
 
-def a_cluster(db: Engine) -> None:
-    """Rows for each command to find: an ended run, a live one, a sub process, and commands."""
-    number = a_definition(db, process_definition_json=a_definition_json("a >> b"), name="nightly")
-    ended = an_instance(
-        db,
-        ProcessState.FAILURE,
-        process_definition_id=number,
-        name="日报 \x1b[31m",
-        state_reason="a failed",
-        start_time=NOW - timedelta(seconds=90),
-        schedule_time=NOW,
-    )
-    an_attempt(db, ended, TaskState.FAILURE, flag=0)
-    an_attempt(
-        db,
-        ended,
-        TaskState.FAILURE,
-        attempt=2,
-        progress='{"stages": 3, "tasks_done": 1}',
-        usage='{"cpu_seconds": 1.5}',
-        branch='["b"]',
-        memory_factor=1.5,
-        app_link="app-1",
-        pid=4711,
-    )
-    live = an_instance(
-        db,
-        ProcessState.READY_PAUSE,
-        process_definition_id=number,
-        wanted_state=3,
-        # By a clock that is ahead, so that it has run for no time at each look.
-        start_time=NOW + timedelta(days=1),
-    )
-    an_attempt(db, live, TaskState.SUBMITTED)
-    child = an_instance(
-        db,
-        ProcessState.STOP,
-        process_definition_id=number,
-        root_id=ended,
-        parent_task_instance_id=2,
-        start_time=NOW - timedelta(seconds=90),
-    )
-    an_instance(db, ProcessState.SUCCESS, process_definition_id=999, start_time=NOW)
-    an_instance(db, ProcessState.PAUSE, process_definition_id=number, start_time=NOW)
-    with db.begin() as connection:
-        connection.execute(insert(t.command).values(command_type=0, process_definition_id=number))
-        connection.execute(
-            insert(t.command_ledger).values(
-                command_id=70, outcome=2, reason="too late", process_definition_id=number,
-                command_type=77, process_instance_id=child,
-            )
-        )  # fmt: skip
-
-
-SAME: Final = (
-    *("instance list", "instance list -o json --state failure", "instance list --limit 1"),
-    *("instance list --definition nightly --state stop", "instance list --definition nobody"),
-    *("instance list --state nonsense", "instance list --limit 0"),
-    *("instance why 1", "instance why 1 -o json", "instance why 2", "instance why 2 --task b"),
-    *("instance why 2 --task a -o json", "instance why 2 --task nobody", "instance why 99"),
-    *("instance why --command 1", "instance why --command 70", "instance why --command 99"),
-    *("instance why", "task why 1", "task why 2 -o json", "task why 3", "task why 99"),
-    *("command list", "command list -o json", "command list --outcome dropped"),
-    *("command list --outcome nonsense", "command list --definition nightly"),
-    *("command list --definition nobody", "command show 1", "command show 70 -o json"),
-    *("command show 99",),
-    *("run nobody", "run nightly --date never", "run nightly --start-nodes zzz"),
-    *("run nightly --worker-group nowhere", "run nightly -p day"),
-    *("instance stop 1", "instance pause 1", "instance stop 99", "instance resume 1"),
-    *("instance rerun 2", "instance recover 2", "instance recover 99", "instance resume 3"),
-    *("task list --instance 1", "task list --instance 1 --all -o json", "task list --instance 99"),
-    *("task list --instance 2 --state submitted -o json", "task list --instance 1 --state x"),
-    *("task list --instance 1 --all --limit 1", "task list --instance 4"),
-    *("instance watch 4", "instance watch 3", "instance watch 99"),
-    *("run nobody --wait", "definition list", "definition list -o json"),
-    *("definition export nightly", "definition export nobody", "definition online nightly"),
-    *("definition online nobody", "definition offline nightly nobody", "definition delete nightly"),
-    *("definition set nightly --execution-type parallel -o json", "definition delete nobody"),
-    *("instance delete 2", "instance delete 99"),
-)
-"""Commands that change nothing, refused orders among them."""
-LOGS: Final = (
-    *("task log 2", "task log 2 -n 1", "task log 2 -n 0", "task log 2 -n 9 --follow"),
-    *("task log 1", "task log 99", "task log 3 -n 1"),
-    *("task force-success 99", "task force-success 3"),
-)
-ORDERS: Final = (
-    *("run nightly", "run nightly -o json -p day=1 --priority high --depend post"),
-    *("instance stop 2", "instance pause 2 -o json", "instance rerun 1", "instance rerun 3"),
-    *("instance resume 5", "instance recover 1 -o json"),
-    *("run nightly --wait --timeout 0.000001", "instance stop 2 --wait --timeout 0.000001"),
-    "instance rerun 1 --wait --timeout 0.000001",
-)
-"""Commands that are carried out: what they print differs by the ids and times of what was made."""
-
-
 def numbered(answer: tuple[int, str, str]) -> tuple[int, str, str]:
     code, out, err = answer
     return code, re.sub(r"\d+", "N", out), re.sub(r"\d+", "N", err)
@@ -210,9 +123,11 @@ def test_commands_print_the_same_by_way_of_a_server_and_end_with_the_same_code(
     cli: Cli, remote: Cli, db: Engine
 ) -> None:
     a_cluster(db)
+    a_definition(db, process_definition_json=a_definition_json("a"), name="other")
     different = []
     for line in SAME:
-        here, there = cli(*line.split()), remote(*line.split())
+        words = [each.replace("_", " ") if "*" in each else each for each in line.split()]
+        here, there = cli(*words), remote(*words)
         if here != there:
             different.append((line, here, there))
     assert different == []
@@ -286,7 +201,8 @@ def test_definitions_are_released_and_deleted_by_a_server(remote: Cli, db: Engin
     number = a_definition(db, process_definition_json=a_definition_json("a"), name="other")
     run = an_instance(db, ProcessState.SUCCESS, process_definition_id=number)
     assert remote("definition", "offline", "nightly", "other")[1] == (
-        "nightly is now OFFLINE\nother is now OFFLINE\n"
+        "nightly is now OFFLINE\nschedule 1 is now OFFLINE\nschedule 3 is now OFFLINE\n"
+        "other is now OFFLINE\n"
     )
     kind = parsed(
         remote("definition", "set", "other", "--execution-type", "serial-wait", "-o", "json")
@@ -367,6 +283,137 @@ def test_a_pool_over_http_names_its_users_as_at_the_database(
     assert "holds its slots" in remote("pool", "remove", "b")[2]
 
 
+def test_schedules_are_made_changed_released_and_deleted_by_a_server(
+    cli: Cli, remote: Cli, db: Engine
+) -> None:
+    a_definition(db, process_definition_json=a_definition_json("a"), name="nightly")
+    a_definition(db, process_definition_json=a_definition_json("a"), name="other")
+
+    def journey(run: Cli) -> Iterator[tuple[int, str, str]]:
+        create = ("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--zone", "UTC")
+        options = ("--param", "day=1", "--deadline", "2h", "--missing", "skip", "--priority", "low")
+        yield run(*create, *options, "--execution-type", "serial-wait", "--online")
+        yield run(*create, "--from", "2026-01-01", "--to", "2026-02-01", "-o", "json")
+        with db.connect() as connection:
+            first, second = connection.scalars(select(t.schedule.c.id).order_by(t.schedule.c.id))
+        yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *")
+        yield run("schedule", "offline", str(first), "-o", "json")
+        yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *", "--no-params")
+        yield run("schedule", "edit", str(first), "--deadline", "none", "--zone", "Europe/Oslo")
+        yield run("schedule", "show", str(first))
+        yield run("schedule", "online", "--definition", "nightly")
+        yield run("schedule", "offline", "--all")
+        yield run("schedule", "delete", str(first), str(second), "-o", "json")
+        yield run("schedule", "offline", "--all")
+        yield run("schedule", "online", "--definition", "other")
+
+    here, there = ([numbered(each) for each in journey(run)] for run in (cli, remote))
+    assert here == there
+    assert [code for code, _, _ in here] == [0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 3]
+
+
+def test_complements_are_planned_made_steered_and_watched_by_a_server(
+    cli: Cli, remote: Cli, db: Engine
+) -> None:
+    number = a_definition(db, process_definition_json=a_definition_json("a"), name="nightly")
+    a_definition_that_waits_for(db, number)
+    for day in (1, 2):
+        an_instance(
+            db,
+            ProcessState.SUCCESS,
+            process_definition_id=number,
+            schedule_time=datetime(2013, 1, day, tzinfo=UTC),
+            start_time=NOW - timedelta(seconds=90),
+        )
+
+    def journey(run: Cli) -> Iterator[tuple[int, str, str]]:
+        asked = ("complement", "nightly", "--from", "2013-01-01", "--to", "2013-01-03")
+        more = ("--zone", "UTC", "--param", "day=1", "--reprocess", "missing", "--parallel", "2")
+        yield run(*asked, *more, "--downstream", "--plan")
+        yield run(*asked, *more, "--priority", "low", "--start-node", "a", "--only")
+        with db.begin() as connection:
+            first = connection.scalar(select(func.max(t.complement.c.id)))
+        yield run("complement", "pause", str(first))
+        yield run("complement", "resume", str(first))
+        yield run("complement", "cancel", str(first), "--no-wait")
+        yield run("complement", "wait", str(first), "--timeout", "0.000001")
+        with db.begin() as connection:
+            connection.execute(
+                update(t.complement).values(state=int(ComplementState.FAILURE), end_time=NOW)
+            )
+            connection.execute(update(t.complement_date).values(state="failure"))
+        yield run("complement", "retry", str(first))
+        yield run(*asked, *more, "--downstream")
+
+    here, there = ([numbered(each) for each in journey(run)] for run in (cli, remote))
+    assert here == there
+    assert [code for code, _, _ in here] == [0, 0, 0, 0, 0, 124, 0, 0]
+    planned = [
+        run("complement", "nightly", "--dates", "2013-01-01", "--plan", "-o", "json")
+        for run in (cli, remote)
+    ]
+    for each in planned:
+        plan = json.loads(re.sub(r'"estimated_end": "[^"]*"', '"estimated_end": ""', each[1]))
+        assert plan["complements"][0]["dates"][0]["becomes"] == "runs"
+
+
+def test_files_are_imported_by_a_server_as_they_are_at_the_database(
+    *,
+    cli: Cli,
+    remote: Cli,
+    db: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_SECRET_DB_PASSWORD", "hunter2")
+    (tmp_path / "job.py").write_text("1", encoding="utf-8")
+    files = files_to_import()
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+
+    def journey(run: Cli) -> Iterator[tuple[int, str, str]]:
+        def load(*names: str) -> tuple[int, str, str]:
+            paths = [str(tmp_path / each) if "." in each else each for each in names]
+            return run("definition", "import", *paths)
+
+        yield load("own.json", "plain.yaml")
+        yield load("own.json", "-o", "json")
+        yield load("script.json")
+        yield load("bare.json", "--name", "bare", "--offline")
+        yield load("old.json", "--map", "definition:42=own")
+        yield load("old.json")
+        yield load("later.json", "--online")
+        yield load("lost.json", "own.json")
+        yield load("wrong.json")
+        yield run("definition", "show", "own")
+        yield run("definition", "show", "script", "-o", "json")
+        yield run("definition", "export", "own", "--as", "yaml")
+
+    def stored() -> dict[str, object]:
+        row = t.process_definition.c
+        with db.begin() as connection:
+            found = {
+                each.name: (
+                    re.sub(r'"processDefinitionId": \d+', "", each.process_definition_json),
+                    each.global_params,
+                    each.release_state,
+                    each.version,
+                )
+                for each in connection.execute(select(t.process_definition).order_by(row.id))
+            }
+            connection.execute(t.process_definition.delete())
+            connection.execute(t.schedule.delete())
+        return found
+
+    here, made_here = [numbered(each) for each in journey(cli)], stored()
+    there, made_there = [numbered(each) for each in journey(remote)], stored()
+    assert here == there
+    assert made_here == made_there
+    assert sorted(made_here) == ["bare", "later", "old", "own", "plain", "script"]
+    assert "hunter2" in str(made_there["own"])
+    assert [code for code, _, _ in here] == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0]
+
+
 def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     if not hasattr(group, "commands"):
         yield " ".join(path)
@@ -381,7 +428,8 @@ def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
     assert len(known) == len(OVER_HTTP) + len(ANYWHERE) + len(LOCAL_ONLY)
     tested = [line.split() for line in (*SAME, *LOGS, *ORDERS, *ADMINISTERED, *REFUSED)]
     done = {" ".join(words[:2]) for words in tested if words[0] != "run"}
-    assert done == OVER_HTTP - {"run", "server list"}
+    done = {"complement run" if each == "complement nightly" else each for each in done}
+    assert done - {"complement nobody"} == OVER_HTTP - {"run", "server list"}
     chosen = Chosen(url="http://127.0.0.1:1", token_file="x")  # A path.
     for command, reason in LOCAL_ONLY.items():
         with pytest.raises(NotAllowedError) as refused, carried_out(chosen, command):

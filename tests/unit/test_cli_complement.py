@@ -84,6 +84,7 @@ def a_date(day: int, state: DateState, **changes: object) -> ComplementDateView:
         instance_state=None,
         start_time=NOON,
         end_time=None if state is DateState.RUNNING else NOON + 4 * SECOND,
+        update_time=NOON,
     )
     return replace(date, **changes)  # type: ignore[arg-type]  # As above.
 

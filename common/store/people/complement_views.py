@@ -89,12 +89,14 @@ class ComplementDateView:
     instance_state: int | None
     start_time: datetime | None
     end_time: datetime | None
+    update_time: datetime
 
 
 def complements(
     db: Connection,
     *,
     definition_name: str | None = None,
+    definition_id: int | None = None,
     states: Collection[int] | None = None,
     limit: int | None = None,
     principal: Principal = DATABASE,
@@ -111,6 +113,8 @@ def complements(
         statement = statement.where(complement.c.id < before)
     if definition_name is not None:
         statement = statement.where(process_definition.c.name == definition_name)
+    if definition_id is not None:
+        statement = statement.where(complement.c.process_definition_id == definition_id)
     if states is not None:
         statement = statement.where(complement.c.state.in_(states))
     return _counted(db, statement)
@@ -140,10 +144,12 @@ def dates_of_complement(
     ids: Collection[int] | None = None,
     since: datetime | None = None,
     limit: int | None = None,
+    behind: int | None = None,
 ) -> list[ComplementDateView]:
     """List dates in the order in which they run; `since`: only those changed after that time.
 
-    With a `limit`, failed dates first, then running ones, then the next ones.
+    With a `limit`, failed dates first, then running ones, then the next ones; or, with `behind`,
+    the first of those behind that position.
     """
     statement = _DATES.where(complement_date.c.complement_id == complement_id)
     if states is not None:
@@ -152,7 +158,10 @@ def dates_of_complement(
         statement = statement.where(complement_date.c.id.in_(ids))
     if since is not None:
         statement = statement.where(complement_date.c.update_time >= since)
-    if limit is not None:
+    if behind is not None:
+        statement = statement.where(complement_date.c.position > behind)
+        statement = statement.order_by(complement_date.c.position).limit(limit)
+    elif limit is not None:
         statement = statement.order_by(_TELLING, complement_date.c.position).limit(limit)
     found = [_date(row) for row in db.execute(statement)]
     return sorted(found, key=lambda date: date.position)
@@ -224,6 +233,7 @@ _DATES: Final[Select[Any]] = select(
     process_instance.c.state.label("instance_state"),
     process_instance.c.start_time,
     process_instance.c.end_time,
+    complement_date.c.update_time,
 ).outerjoin_from(
     complement_date,
     process_instance,
@@ -309,4 +319,5 @@ def _date(row: Row[*tuple[Any, ...]]) -> ComplementDateView:
         instance_state=row.instance_state,
         start_time=row.start_time,
         end_time=row.end_time,
+        update_time=row.update_time,
     )

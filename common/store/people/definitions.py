@@ -82,8 +82,9 @@ def save_definition(
     """Insert the definition, or update the one of that project and name.
 
     A new one is OFFLINE and at version 1. An existing one keeps its creator and release state, and
-    becomes usable again if it was not; its version grows by one only if the JSON differs as text,
-    so that importing the same file again makes no new version.
+    becomes usable again if it was not; its version grows by one only if the JSON, or the global
+    parameters beside it, differ as text, so that importing the same file again makes no new
+    version.
     """
     row = {
         "process_definition_json": process_definition_json,
@@ -93,7 +94,9 @@ def save_definition(
         "tenant_id": tenant_id,
         "update_time": at,
     }
-    changed = process_definition.c.process_definition_json.is_distinct_from(process_definition_json)
+    changed = process_definition.c.process_definition_json.is_distinct_from(
+        process_definition_json
+    ) | process_definition.c.global_params.is_distinct_from(global_params)
     statement = (
         insert(process_definition)
         .values(project_id=project_id, name=name, user_id=user_id, version=1, create_time=at, **row)

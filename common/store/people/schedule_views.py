@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
@@ -124,8 +135,12 @@ def fires(
     definition_id: int | None = None,
     outcomes: Sequence[str] | None = None,
     limit: int = 50,
+    behind: int | None = None,
 ) -> list[FireView]:
-    """List the fires of a schedule or of a definition, the newest first, at most `limit`."""
+    """List the fires of a schedule or of a definition, the newest first, at most `limit`.
+
+    `behind`: only those that stand behind the fire with this id.
+    """
     statement = _FIRES.order_by(
         schedule_fire.c.fire_time.desc(), schedule_fire.c.schedule_id, schedule_fire.c.id
     ).limit(limit)
@@ -142,7 +157,27 @@ def fires(
         )
     if outcomes is not None:
         statement = statement.where(schedule_fire.c.outcome.in_(outcomes))
+    if behind is not None:
+        statement = statement.where(_stands_behind(behind))
     return [_fire(row) for row in db.execute(statement)]
+
+
+def _stands_behind(fire_id: int) -> ColumnElement[bool]:
+    """Build the condition of a page: the rest of the list, from the fire with this id on."""
+    last = schedule_fire.alias("last")
+
+    def of_last(column: ColumnElement[Any]) -> Any:
+        return select(column).where(last.c.id == fire_id).scalar_subquery()
+
+    at = of_last(last.c.fire_time)
+    among = tuple_(schedule_fire.c.schedule_id, schedule_fire.c.id)
+    return or_(
+        schedule_fire.c.fire_time < at,
+        and_(
+            schedule_fire.c.fire_time == at,
+            among > tuple_(of_last(last.c.schedule_id), of_last(last.c.id)),
+        ),
+    )
 
 
 def fire_counts(db: Connection, schedule_id: int) -> dict[str, int]:

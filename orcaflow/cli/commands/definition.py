@@ -331,10 +331,27 @@ def show(
         say(f"mistake: {mistake}")
 
 
-@app.command(epilog="Example: orcaflow definition export flights > flights.json")
+class ExportForm(StrEnum):
+    """The form of an exported definition."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Examples:\n"
+        "  orcaflow definition export flights > flights.json\n"
+        "  orcaflow definition export flights --as yaml > flights.yaml\n"
+    )
+)
 def export(
     name: Annotated[str, typer.Argument(help="Name of the definition.")],
     *,
+    as_: Annotated[
+        ExportForm, typer.Option("--as", help="In YAML scripts are blocks of text.")
+    ] = ExportForm.JSON,
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="Print secrets too, instead of references.")
     ] = False,
@@ -352,7 +369,12 @@ def export(
 
     with opened() as session:
         export = export_definition(session, name, with_secrets=with_secrets)
-    print_json(export.document)
+    if as_ is ExportForm.YAML:
+        from operations.strict_yaml import yaml_text
+
+        write(yaml_text(export.document).removesuffix("\n"))
+    else:
+        print_json(export.document)
     if export.references:
         say(
             f"{counted(len(export.references), 'secret')} left out: set"

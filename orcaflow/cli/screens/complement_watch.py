@@ -14,9 +14,9 @@ from datetime import timedelta
 
 from common.clock import SystemClock
 from common.errors import ServiceUnreachableError
-from common.store.listen import Channel, Notifications
+from common.store.listen import Channel
 from common.store.people.complement_views import ComplementView
-from operations.complement_progress import ComplementWatcher, Sight, blocker, is_over
+from operations.complement_progress import Sight, blocker, is_over, watcher_of
 from operations.documents.complements import complement_row
 from operations.session import Session
 from orcaflow.cli.output import Format, print_json, say
@@ -94,9 +94,9 @@ def _follow(
     look_at = 0.0
     sights: list[Sight] = []
     lost = warned = False
-    watcher = ComplementWatcher(session, complement_ids, briefly=quietly)
+    watcher = watcher_of(session, complement_ids, briefly=quietly)
     channels = (Channel.PROCESS, Channel.COMPLEMENT)
-    with Notifications(session.url, channels, application_name="orcaflow-watch") as notifications:
+    with session.news(channels, application_name="orcaflow-watch") as notifications:
         while True:
             before = clock.monotonic()
             if before >= look_at:

@@ -18,12 +18,12 @@ def owner_of(view: ScheduleView) -> str:
 
 def warn_without_master(session: Session) -> None:
     """Warn if no master is alive: that forbids nothing, but nothing fires."""
-    from operations.explaining import living
+    from operations.explaining import has_master
 
-    members = living(session.config)
-    if members is None:
+    found = has_master(session)
+    if found is None:
         say("ZooKeeper does not answer, so whether a master is there to fire it is not known")
-    elif not members[0]:
+    elif not found:
         say(
             "no master is alive: nothing fires before one is started"
             " (bin/orcaflow-daemon.sh start master-server), and what is late then is a misfire"

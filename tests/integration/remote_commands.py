@@ -1,0 +1,273 @@
+"""Rows and commands by which a server and the database are compared."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Engine, insert, update
+
+from common.model.complement_states import ComplementState
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from tests.builders import a_definition_json
+from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
+from tests.unit.later_definitions import a_later_export, a_later_task
+
+
+def a_cluster(db: Engine) -> None:
+    """Rows for each command to find: an ended run, a live one, a sub process, and commands."""
+    number = a_definition(db, process_definition_json=a_definition_json("a >> b"), name="nightly")
+    ended = an_instance(
+        db,
+        ProcessState.FAILURE,
+        process_definition_id=number,
+        name="日报 \x1b[31m",
+        state_reason="a failed",
+        start_time=NOW - timedelta(seconds=90),
+        schedule_time=NOW,
+    )
+    an_attempt(db, ended, TaskState.FAILURE, flag=0)
+    an_attempt(
+        db,
+        ended,
+        TaskState.FAILURE,
+        attempt=2,
+        progress='{"stages": 3, "tasks_done": 1}',
+        usage='{"cpu_seconds": 1.5}',
+        branch='["b"]',
+        memory_factor=1.5,
+        app_link="app-1",
+        pid=4711,
+    )
+    live = an_instance(
+        db,
+        ProcessState.READY_PAUSE,
+        process_definition_id=number,
+        wanted_state=3,
+        # By a clock that is ahead, so that it has run for no time at each look.
+        start_time=NOW + timedelta(days=1),
+    )
+    rendered = '{"name": "a", "params": {"rawScript": "echo ${day} $[yyyy]", "localParams": []}}'
+    an_attempt(db, live, TaskState.SUBMITTED, task_json=rendered)
+    child = an_instance(
+        db,
+        ProcessState.STOP,
+        process_definition_id=number,
+        root_id=ended,
+        parent_task_instance_id=2,
+        start_time=NOW - timedelta(seconds=90),
+    )
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.relation_process_instance).values(
+                parent_process_instance_id=ended,
+                parent_task_instance_id=2,
+                process_instance_id=child,
+            )
+        )
+        secret = '{"StartParams": {"db_password": "hunter2", "day": "hunter2 1"}}'
+        connection.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == ended)
+            .values(command_param=secret, global_params='[{"prop": "day", "value": "1"}]')
+        )
+    an_instance(db, ProcessState.SUCCESS, process_definition_id=999, start_time=NOW)
+    an_instance(db, ProcessState.PAUSE, process_definition_id=number, start_time=NOW)
+    schedules: list[dict[str, Any]] = [
+        {"release_state": 1, "next_fire_time": datetime(2013, 1, 1, 3, tzinfo=UTC), "deadline": 90},
+        {"timezone_id": "America/New_York", "start_params": '{"day": "1", "db_password": "x"}'},
+        {"release_state": 1, "fault": "crontab: spoilt", "execution_type": 2},
+    ]
+    ended_at = {"create_time": NOW - timedelta(seconds=50), "end_time": NOW}
+    complements: list[dict[str, Any]] = [
+        {"state": int(ComplementState.FAILURE), "state_reason": "dates failed", **ended_at},
+        {"state": int(ComplementState.FAILURE), "after_id": 1, "start_node_names": "a", **ended_at},
+        {
+            "state": int(ComplementState.SUCCESS),
+            "start_params": '{"day": "1", "db_password": "x"}',
+            **ended_at,
+        },
+        {"state": int(ComplementState.PAUSE), **ended_at},
+    ]
+    with db.begin() as connection:
+        for each in complements:
+            connection.execute(
+                insert(t.complement).values(
+                    process_definition_id=number, timezone_id="America/New_York", **each
+                )
+            )
+        for place, state in enumerate(("success", "failure", "failure", "pending")):
+            connection.execute(
+                insert(t.complement_date).values(
+                    complement_id=1,
+                    position=place,
+                    schedule_time=datetime(2013, 1, 1 + place, 5, tzinfo=UTC),
+                    state=state,
+                    process_instance_id=ended if state == "failure" else 0,
+                    reason="a failed" if state == "failure" else None,
+                )
+            )
+        for each in schedules:
+            connection.execute(
+                insert(t.schedule).values(
+                    **{
+                        "process_definition_id": number,
+                        "crontab": "0 0 3 * * ? *",
+                        "start_time": datetime(2013, 1, 1, tzinfo=UTC),
+                        **each,
+                    }
+                )
+            )
+        for day in range(1, 4):
+            connection.execute(
+                insert(t.schedule_fire).values(
+                    schedule_id=1 + day % 2,
+                    process_definition_id=number,
+                    fire_time=datetime(2013, 1, day, 3, tzinfo=UTC),
+                    outcome="fired" if day == 1 else "missed",
+                    reason=None if day == 1 else "late",
+                    process_instance_id=ended if day == 1 else 0,
+                    create_time=NOW,
+                )
+            )
+        connection.execute(insert(t.command).values(command_type=0, process_definition_id=number))
+        connection.execute(
+            insert(t.command_ledger).values(
+                command_id=70, outcome=2, reason="too late", process_definition_id=number,
+                command_type=77, process_instance_id=child,
+            )
+        )  # fmt: skip
+
+
+def a_definition_that_waits_for(db: Engine, number: int) -> None:
+    """A definition with a DEPENDENT task that looks at the other one's run of the day."""
+    item = {"definitionId": number, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    waits = {"relation": "AND", "dependTaskList": [{"relation": "AND", "dependItemList": [item]}]}
+    task = {"name": "d", "type": "DEPENDENT", "params": {}, "dependence": waits}
+    a_definition(db, process_definition_json=json.dumps({"tasks": [task]}), name="later")
+
+
+def files_to_import() -> dict[str, object]:
+    """Files of all forms by their names, those among them that can't be imported."""
+    script = {"name": "a", "type": "PYSPARK", "params": {"file": "job.py"}}
+    child = {"name": "c", "type": "SUB_PROCESS", "params": {"processDefinitionId": 42}}
+    tasks = json.loads(a_definition_json("a >> b"))
+    secret = [{"prop": "db_password", "value": "$ENV{ORCAFLOW_SECRET_DB_PASSWORD}"}]
+    schedules = [{"crontab": "0 0 3 * * ? *", "timezoneId": "UTC"}]
+    return {
+        "own.json": {
+            "name": "own",
+            "description": "d",
+            "globalParams": secret,
+            "processDefinitionJson": tasks,
+            "schedules": schedules,
+            "executionType": "SERIAL_WAIT",
+        },
+        "script.json": [{"name": "script", "processDefinitionJson": {"tasks": [script]}}],
+        "plain.yaml": {"name": "plain", "processDefinitionJson": tasks},
+        "bare.json": {**tasks, "unknown": 1},
+        "old.json": {
+            "projectName": "etl",
+            "processDefinitionName": "old",
+            "processDefinitionJson": json.dumps({"tasks": [child]}),
+            "scheduleCrontab": "0 0 3 * *",
+        },
+        "later.json": [
+            a_later_export(a_later_task(1, "a"), a_later_task(2, "b", "SAGEMAKER"), name="later")
+        ],
+        "lost.json": {
+            "name": "lost",
+            "processDefinitionJson": {
+                "tasks": [{**child, "params": {"processDefinitionName": "nobody"}}]
+            },
+        },
+        "wrong.json": {"name": "wrong", "processDefinitionJson": {"tasks": []}},
+    }
+
+
+SAME: Final = (
+    *("instance list", "instance list -o json --state failure", "instance list --limit 1"),
+    *("instance list --definition nightly --state stop", "instance list --definition nobody"),
+    *("instance list --state nonsense", "instance list --limit 0"),
+    *("instance why 1", "instance why 1 -o json", "instance why 2", "instance why 2 --task b"),
+    *("instance why 2 --task a -o json", "instance why 2 --task nobody", "instance why 99"),
+    *("instance why --command 1", "instance why --command 70", "instance why --command 99"),
+    *("instance why", "task why 1", "task why 2 -o json", "task why 3", "task why 99"),
+    *("command list", "command list -o json", "command list --outcome dropped"),
+    *("command list --outcome nonsense", "command list --definition nightly"),
+    *("command list --definition nobody", "command show 1", "command show 70 -o json"),
+    *("command show 99",),
+    *("run nobody", "run nightly --date never", "run nightly --start-nodes zzz"),
+    *("run nightly --worker-group nowhere", "run nightly -p day"),
+    *("instance stop 1", "instance pause 1", "instance stop 99", "instance resume 1"),
+    *("instance rerun 2", "instance recover 2", "instance recover 99", "instance resume 3"),
+    *("task list --instance 1", "task list --instance 1 --all -o json", "task list --instance 99"),
+    *("task list --instance 2 --state submitted -o json", "task list --instance 1 --state x"),
+    *("task list --instance 1 --all --limit 1", "task list --instance 4"),
+    *("instance watch 4", "instance watch 3", "instance watch 99"),
+    *("run nobody --wait", "definition list", "definition list -o json"),
+    *("definition export nightly", "definition export nobody", "definition online nightly"),
+    *("definition online nobody", "definition offline nightly nobody", "definition delete nightly"),
+    *("definition set nightly --execution-type parallel -o json", "definition delete nobody"),
+    *("instance delete 2", "instance delete 99"),
+    *("definition show nightly", "definition show nightly -o json", "definition show nobody"),
+    *("definition import nothing.json", "definition export nightly --as yaml"),
+    *("task render 1", "task render 1 -o json", "task render 3", "task render 99"),
+    *("instance show 1", "instance show 1 -o json", "instance show 3", "instance show 99"),
+    *("instance execute 1 --tasks zzz", "instance execute 99 --tasks a"),
+    *("instance execute 3 --tasks a", "instance execute 2 --tasks a --pre"),
+    *("instance execute 1 --tasks ,", "instance rerun 2 --failed", "instance rerun 4 --failed"),
+    *("schedule list", "schedule list -o json", "schedule list nightly", "schedule list nobody"),
+    *("schedule show 1", "schedule show 1 -o json", "schedule show 2", "schedule show 3 -o json"),
+    *("schedule show 99", "schedule create nobody --cron 0_0_3_*_*_?_*"),
+    *("schedule create nightly --cron nonsense", "schedule edit 1 --deadline 2h"),
+    *("schedule create nightly --cron 0_0_3_*_*_?_* --worker-group nowhere", "schedule edit 99"),
+    *("schedule create nightly --cron 0_0_3_*_*_?_* --from 2026-01-02 --to 2026-01-01",),
+    *("schedule edit 2", "schedule edit 2 --zone nowhere", "schedule online 99 1"),
+    *("schedule online 1", "schedule online 1 1 -o json", "schedule offline 2"),
+    *("schedule online --definition nobody", "schedule online --definition other"),
+    *(
+        "schedule delete 2 1",
+        "schedule delete 99",
+        "schedule preview 99",
+        "schedule preview nobody",
+    ),
+    *("schedule preview 1 --count 3", "schedule preview nightly --count 5 -o json"),
+    *("schedule preview 2 --after 2026-03-07 --count 3", "schedule preview 1 --after never"),
+    *("schedule fires 1", "schedule fires nightly -o json", "schedule fires 1 --outcome missed"),
+    *("schedule fires nightly --limit 1", "schedule fires nobody", "schedule fires 99"),
+    *("schedule simulate --from 2026-03-01 --days 20 --all", "schedule simulate --max-fires 1"),
+    *("schedule simulate --from 2026-03-01 --definition nightly --slots 2 -o json",),
+    *("schedule simulate --definition nobody", "schedule simulate --days 3 --outage x"),
+    *("schedule simulate --definition other --all",),
+    *("complement list -o json", "complement list", "complement list nightly --state success"),
+    *("complement list --limit 1", "complement list nobody", "complement list --state x"),
+    *("complement show 1", "complement show 1 -o json", "complement show 1 --state failure"),
+    *("complement show 1 --limit 1", "complement show 3", "complement show 99"),
+    *("complement show 1 --limit 501", "complement wait 1 2", "complement wait 1 -o json"),
+    *("complement wait 99", "complement pause 3", "complement cancel 1", "complement resume 1"),
+    *("complement retry 3", "complement retry 99", "complement pause 4 --wait"),
+    *("complement nightly", "complement nobody --dates 2013-01-01", "complement nightly --date x"),
+    *("complement nightly --dates 2013-01-01,2013-01-01", "complement nightly --dates ,"),
+    *("complement nightly --from 2013-01-02 --to 2013-01-01",),
+    *("complement nightly --from 2013-01-01 --to 2013-01-02 --zone nowhere",),
+    *("complement nightly --dates 2013-01-01 --start-node zzz",),
+    *("complement nightly --from 1900-01-01 --to 2100-01-01 --zone UTC",),
+)
+"""Commands that change nothing, refused orders among them."""
+LOGS: Final = (
+    *("task log 2", "task log 2 -n 1", "task log 2 -n 0", "task log 2 -n 9 --follow"),
+    *("task log 1", "task log 99", "task log 3 -n 1"),
+    *("task force-success 99", "task force-success 3"),
+)
+ORDERS: Final = (
+    *("run nightly", "run nightly -o json -p day=1 --priority high --depend post"),
+    *("instance stop 2", "instance pause 2 -o json", "instance rerun 1", "instance rerun 3"),
+    *("instance resume 5", "instance recover 1 -o json", "instance rerun 1 --failed"),
+    *("instance execute 1 --tasks a --post -o json", "instance execute 5 --tasks a,b"),
+    *("run nightly --wait --timeout 0.000001", "instance stop 2 --wait --timeout 0.000001"),
+    "instance rerun 1 --wait --timeout 0.000001",
+)
+"""Commands that are carried out: what they print differs by the ids and times of what was made."""
