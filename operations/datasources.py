@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 from common.clock import SystemClock
 from common.datasource_keys import (
@@ -21,6 +24,7 @@ from common.datasource_keys import (
 )
 from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
+from common.model.datasource_urls import split_url
 from common.store.connect import Connection
 from common.store.people import datasources as store
 from common.store.people.datasources import DatasourceView
@@ -30,15 +34,18 @@ from operations.datasource_params import (
     POSTGRESQL,
     DatasourceError,
     connection_url,
+    fault_of,
     has_password,
     postgresql_params,
+    shown,
     url_params,
 )
 from operations.errors import UsageError
 from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
 from operations.references import wanted
-from operations.rights import noted
-from operations.session import Session
+from operations.rights import Change, change, check_administrator, check_author, noted
+from operations.session import Session, operation
+from operations.tags import changed_meanwhile, hashed, names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +59,29 @@ class PostgresAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownDatasource:
+    """A data source without its password.
+
+    `parts` are those of its address that may be shown; `problem` is the reason for which tasks
+    can't use it.
+    """
+
+    id: int
+    name: str
+    type: int
+    parts: Mapping[str, object]
+    note: str | None
+    problem: str | None
+    create_time: datetime
+    update_time: datetime
+    tag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedDatasource:
     """A data source as it is now; `is_new` unless it replaced one of its name."""
 
-    view: DatasourceView
+    view: ShownDatasource
     is_new: bool
 
 
@@ -63,7 +89,7 @@ class SavedDatasource:
 class DatasourceAnswer:
     """The answer of a data source's server to one question, and how long it took."""
 
-    view: DatasourceView
+    view: ShownDatasource
     server: str
     milliseconds: int
 
@@ -72,10 +98,11 @@ class DatasourceAnswer:
 class EncryptedDatasource:
     """A data source whose password is encrypted, and True if its row had to be changed."""
 
-    view: DatasourceView
+    view: ShownDatasource
     changed: bool
 
 
+@operation
 def create_datasource(
     session: Session,
     name: str,
@@ -92,21 +119,9 @@ def create_datasource(
     and it is not to be replaced.
     """
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
-    try:
-        if isinstance(target, str):
-            kind, params = url_params(target, password=password, data_dir=_data_dir(session))
-        else:
-            kind = POSTGRESQL
-            params = postgresql_params(
-                address=target.address,
-                database=target.database,
-                user=target.user,
-                password=password,
-                other=target.other,
-            )
-    except DatasourceError as error:
-        raise UsageError(None, str(error)) from error
-    with noted(session, "datasource.save", name) as db:
+    kind, params = _params(session, target, password)
+    with _administered(session, "datasource.save", name) as made:
+        db = made.db
         if has_password(params):
             params = _keys(session, db).sealed(params)
         saved = store.save_datasource(
@@ -122,9 +137,100 @@ def create_datasource(
             raise NotAllowedError(
                 f"there is a data source {name!r} already; --replace brings it to this"
             )
-        return SavedDatasource(view=_found(db, name), is_new=saved[1])
+        made.object_id = saved[0]
+        return SavedDatasource(view=_shown(session, _found(db, name)), is_new=saved[1])
 
 
+def replace_datasource(
+    session: Session,
+    datasource_id: int,
+    target: str | PostgresAddress,
+    *,
+    password: str | None,
+    type_: int | None,
+    note: str | None,
+    expected: str,
+) -> ShownDatasource:
+    """Give the data source with this id, and this tag, another target.
+
+    Without a password it keeps its own, if its address, database and user stay as they are: nobody
+    gets to know a password by sending it to another server.
+    """
+    with _administered(session, "datasource.save", datasource_id) as made:
+        db = made.db
+        store.lock_datasources(db)
+        before = _found(db, datasource_id)
+        made.object_name = before.name
+        _check_tag(db, before, expected)
+        kind, params = _params(session, target, password)
+        if password is None and has_password(before.connection_params):
+            kept = _password_of(_keys(session, db).opened(before.connection_params))
+            if _place(params) != _place(before.connection_params):
+                raise UsageError(
+                    "password",
+                    "has to be given again: it is kept for the same address, database and user",
+                )
+            kind, params = _params(session, target, kept)
+        if has_password(params):
+            params = _keys(session, db).sealed(params)
+        store.update_datasource(
+            db,
+            before.id,
+            type_=kind if type_ is None else type_,
+            connection_params=params,
+            note=note,
+            at=SystemClock().now(),
+        )
+        return _shown(session, _found(db, before.id))
+
+
+def _params(
+    session: Session, target: str | PostgresAddress, password: str | None
+) -> tuple[int, str]:
+    try:
+        if isinstance(target, str):
+            return url_params(target, password=password, data_dir=_data_dir(session))
+        return POSTGRESQL, postgresql_params(
+            address=target.address,
+            database=target.database,
+            user=target.user,
+            password=password,
+            other=target.other,
+        )
+    except DatasourceError as error:
+        raise UsageError(None, str(error)) from error
+
+
+def _place(connection_params: str) -> tuple[object, ...]:
+    parts = shown(connection_params)
+    return tuple(parts.get(key) for key in ("kind", "address", "database", "user"))
+
+
+def _password_of(connection_params: str) -> str | None:
+    """The password of parameters that are decrypted."""
+    given = json.loads(connection_params)
+    url = given.get("url")
+    if isinstance(url, str) and url:
+        found = split_url(url).password
+        return None if found is None else unquote(found)
+    return str(given.get("password") or "") or None
+
+
+@contextmanager
+def _administered(session: Session, action: str, given: str | int) -> Iterator[Change]:
+    """Open the transaction of an order of administrators, with its line of the audit."""
+    with change(
+        session,
+        action,
+        "datasource",
+        object_id=given if isinstance(given, int) else None,
+        object_name=given if isinstance(given, str) else None,
+    ) as made:
+        check_administrator(made.db, session.principal)
+        yield made
+
+
+@operation
 def create_own_datasource(
     session: Session, name: str, *, note: str | None, replace: bool
 ) -> SavedDatasource:
@@ -140,6 +246,9 @@ def create_own_datasource(
             " only read (`db upgrade` gives a role named orcaflow_reader its rights), and give"
             " --address, --database and --user",
         )
+    with session.engine.connect() as db:
+        # Before anything is given rights.
+        check_administrator(db, session.principal)
     reader = embedded.postgres_address(session.config.home).seen_by(embedded.READER)
     password = reader.password()
     with session.engine.begin() as db:
@@ -157,10 +266,27 @@ def create_own_datasource(
     )
 
 
-def list_datasources(session: Session) -> list[DatasourceView]:
-    """All data sources."""
+@operation
+def list_datasources(session: Session) -> list[ShownDatasource]:
+    """All data sources by their names, for authors."""
     with session.engine.connect() as db:
-        return store.datasources(db)
+        check_author(db, session.principal)
+        return [_shown(session, each) for each in store.datasources(db)]
+
+
+def datasource_page(session: Session, *, after: int, limit: int) -> list[ShownDatasource]:
+    """Data sources by id, from the one behind `after` on, for authors."""
+    with session.engine.connect() as db:
+        check_author(db, session.principal)
+        rows = store.datasource_page(db, after=after, limit=limit)
+    return [_shown(session, each) for each in rows]
+
+
+def datasource_with_id(session: Session, datasource_id: int) -> ShownDatasource:
+    """The data source with this id, for authors."""
+    with session.engine.connect() as db:
+        check_author(db, session.principal)
+        return _shown(session, _found(db, datasource_id))
 
 
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
@@ -184,7 +310,7 @@ def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDat
                     f"data source {each.name!r:.100} was changed by somebody else just now; try"
                     " again"
                 )
-            done.append(EncryptedDatasource(view=each, changed=changed))
+            done.append(EncryptedDatasource(view=_shown(session, each), changed=changed))
         return done
 
 
@@ -202,28 +328,47 @@ def _keys(session: Session, db: Connection) -> DatasourceKeys:
     return keys
 
 
-def remove_datasource(session: Session, name: str) -> DatasourceView:
-    """Remove a data source and return what it was; `NotAllowedError` if a definition names it."""
-    with noted(session, "datasource.remove", name) as db:
-        found = _found(db, name)
+@operation
+def remove_datasource(
+    session: Session, given: str | int, *, expected: str | None = None
+) -> ShownDatasource:
+    """Remove the data source of this name or id, and return what it was.
+
+    `NotAllowedError` if a definition names it; `expected` is the tag that it has to have.
+    """
+    with _administered(session, "datasource.remove", given) as made:
+        db = made.db
+        found = _found(db, given)
+        made.object_id, made.object_name = found.id, found.name
+        if expected is not None:
+            store.lock_datasources(db)
+            found = _found(db, found.id)
+            _check_tag(db, found, expected)
         users = [
             each.name
             for each in definitions(db)
-            if _refers(each.process_definition_json, found.id, name)
+            if _refers(each.process_definition_json, found.id, found.name)
         ]
         if users:
             raise NotAllowedError(
-                f"data source {name!r} is used by {', '.join(map(repr, users[:10]))}"
+                f"data source {found.name!r} is used by {', '.join(map(repr, users[:10]))}"
                 + (f" and {len(users) - 10} more" if len(users) > 10 else "")
             )
         store.remove_datasource(db, found.id)
-    return found
+    return _shown(session, found)
 
 
-def try_datasource(session: Session, name: str) -> DatasourceAnswer:
-    """Connect from this computer and ask for one row; `ServiceUnreachableError` if that fails."""
+@operation
+def try_datasource(
+    session: Session, given: str | int, *, patience_seconds: int = 10
+) -> DatasourceAnswer:
+    """Connect from this computer and ask for one row; `ServiceUnreachableError` if that fails.
+
+    For administrators: it tells whether something answers at an address.
+    """
     with session.engine.connect() as db:
-        found = _found(db, name)
+        check_administrator(db, session.principal)
+        found = _found(db, given)
     params = DatasourceKeys(key_file(session.config)).opened(found.connection_params)
     url = connection_url(found.type, params, data_dir=_data_dir(session))
     scheme, _, path = url.partition(":///")
@@ -237,15 +382,58 @@ def try_datasource(session: Session, name: str) -> DatasourceAnswer:
         url = f"{scheme}:///{file}{mark}{options}"
     clock = SystemClock()
     begun = clock.monotonic()
-    server = store.try_database(url)
+    server = store.try_database(url, timeout_seconds=patience_seconds)
     return DatasourceAnswer(
-        view=found,
+        view=_shown(session, found),
         server=server,
         milliseconds=round((clock.monotonic() - begun) * 1000),
     )
 
 
-def _found(db: Connection, name: str) -> DatasourceView:
+def datasource_tag(view: DatasourceView) -> str:
+    """The tag of a data source: another one after each change, that of its password too."""
+    settings: dict[str, object] = {"id": view.id, "name": view.name, "changed": view.update_time}
+    if is_sealed(view.connection_params):
+        # Nobody guesses by it what is encrypted.
+        settings["params"] = view.connection_params
+    return f"d{view.id}-{hashed(settings)}"
+
+
+def _check_tag(db: Connection, found: DatasourceView, expected: str) -> None:
+    now = datasource_tag(found)
+    if not names(expected, now):
+        raise changed_meanwhile(
+            db,
+            f"data source {found.name!r:.100} is not as it was when you read it",
+            "datasource",
+            found.id,
+            actions=("datasource.save",),
+            update_time=found.update_time,
+            tag=now,
+        )
+
+
+def _shown(session: Session, view: DatasourceView) -> ShownDatasource:
+    return ShownDatasource(
+        id=view.id,
+        name=view.name,
+        type=view.type,
+        parts=shown(view.connection_params),
+        note=view.note,
+        problem=fault_of(view.connection_params, data_dir=_data_dir(session)),
+        create_time=view.create_time,
+        update_time=view.update_time,
+        tag=datasource_tag(view),
+    )
+
+
+def _found(db: Connection, given: str | int) -> DatasourceView:
+    if isinstance(given, int):
+        rows = store.datasources(db, datasource_id=given)
+        if not rows:
+            raise NotFoundError(f"there is no data source {given}; see `orcaflow datasource list`")
+        return rows[0]
+    name = given
     found = store.datasources(db, name=name) if "\0" not in name else []
     if len(found) == 1:
         return found[0]

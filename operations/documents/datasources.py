@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operations.datasource_params import TYPES, fault_of, shown
+from operations.datasource_params import TYPES
 
 if TYPE_CHECKING:
-    from common.store.people.datasources import DatasourceView
+    from operations.datasources import ShownDatasource
 
 
-def datasource_row(view: DatasourceView, *, data_dir: str) -> dict[str, object]:
+def datasource_row(view: ShownDatasource) -> dict[str, object]:
     """A data source; `has_password` is all that is shown of a password.
 
     `problem` is the reason for which tasks can't use it.
@@ -20,9 +20,9 @@ def datasource_row(view: DatasourceView, *, data_dir: str) -> dict[str, object]:
         "id": view.id,
         "name": view.name,
         "type": names.get(view.type, str(view.type)).upper(),
-        **shown(view.connection_params),
+        **view.parts,
         "note": view.note,
-        "problem": fault_of(view.connection_params, data_dir=data_dir),
+        "problem": view.problem,
         "create_time": view.create_time,
         "update_time": view.update_time,
     }

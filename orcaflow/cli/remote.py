@@ -35,6 +35,7 @@ OVER_HTTP: Final = frozenset(
         *("task log", "task force-success", "task render", "instance delete"),
         *("definition list", "definition export", "definition online", "definition offline"),
         *("definition set", "definition delete", "definition import", "definition show"),
+        *("datasource create", "datasource list", "datasource test", "datasource remove"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch", "instance show"),
         *("instance execute",),
@@ -81,10 +82,7 @@ same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        (
-            *("datasource create", "datasource list", "datasource test", "datasource remove"),
-            "locks list",
-        ),
+        ("locks list",),
         _NO_ROUTE,
     ),
     **dict.fromkeys(

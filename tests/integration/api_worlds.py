@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Engine, insert, update
@@ -13,8 +13,13 @@ from api.policy import BASE
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
+from operations.session import Session
+from operations.tokens import create_token
+from operations.users import create_user, grant
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+
+_NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         connection.execute(
             update(t.project).where(t.project.c.id == project_id).values(description=name)
         )
+        datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
         objects={
@@ -68,6 +74,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             "schedule": schedule or 0,
             "complement": complement or 0,
             "command": command or 0,
+            "datasource": datasource or 0,
         }
     )
 
@@ -101,11 +108,32 @@ def a_schedule(db: Engine, definition: int) -> int:
     return made
 
 
+def _a_datasource(name: str) -> Any:
+    params = json.dumps({"url": "sqlite:///none.db"})
+    return insert(t.datasource).values(
+        name=name, type=1, connection_params=params, create_time=_NOW, update_time=_NOW
+    )
+
+
+def headers_of(owner: Session, user: str, role: str) -> dict[str, str]:
+    """The headers of a user who has this role in the default project; of `admin` as it is."""
+    if user != "admin":
+        create_user(owner, user, is_admin=False, password=None, tenant=None)
+        grant(owner, user, project="default", role=role)
+    life, now = timedelta(days=1), datetime.now(UTC)
+    made = create_token(owner, user, name="t", role="admin", projects=(), life=life, now=now)
+    return {"Authorization": f"Bearer {made.text}"}
+
+
 def to_delete(db: Engine, name: str, world: World) -> int | None:
     """A new object for a request that deletes it; None for any other request."""
     if name.endswith("/instances/delete"):
         definition = world.objects["definition"]
         return an_instance(db, ProcessState.FAILURE, process_definition_id=definition)
+    if name == f"DELETE {BASE}/datasources/{{id}}":
+        with db.begin() as connection:
+            made: int = connection.scalar(_a_datasource("gone").returning(t.datasource.c.id))
+        return made
     if name.endswith("/schedules/delete") or name == f"DELETE {BASE}/schedules/{{id}}":
         return a_schedule(db, world.objects["definition"])
     return None
@@ -174,6 +202,10 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"ids": [number]}, {}
         case "complements" | "complements/plan":
             return {"definition_id": number, "dates": ["2013-01-01"]}, {}
+        case "datasources":
+            return {"name": new, "url": "sqlite:///some.db"}, {}
+        case "datasources/{id}":
+            return {"url": "sqlite:///other.db"}, {}
         case "schedules/simulate":
             return {"definition_id": number, "offline_too": True, "slots": 1}, {}
         case "definitions/delete" | "instances/delete":

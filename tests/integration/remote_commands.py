@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert, select, update
 
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
+from tests.integration.conftest import Cli
 from tests.unit.later_definitions import a_later_export, a_later_task
 
 
@@ -109,6 +111,17 @@ def a_cluster(db: Engine) -> None:
                     reason="a failed" if state == "failure" else None,
                 )
             )
+        connection.execute(
+            insert(t.datasource).values(
+                name="dw",
+                type=1,
+                connection_params='{"address": "jdbc:postgresql://127.0.0.1:1", "database": "d",'
+                ' "user": "u", "password": "hunter2"}',
+                note="of \x1b[31m",
+                create_time=NOW,
+                update_time=NOW,
+            )
+        )
         for each in schedules:
             connection.execute(
                 insert(t.schedule).values(
@@ -147,6 +160,39 @@ def a_definition_that_waits_for(db: Engine, number: int) -> None:
     waits = {"relation": "AND", "dependTaskList": [{"relation": "AND", "dependItemList": [item]}]}
     task = {"name": "d", "type": "DEPENDENT", "params": {}, "dependence": waits}
     a_definition(db, process_definition_json=json.dumps({"tasks": [task]}), name="later")
+
+
+def schedule_journey(run: Cli, db: Engine) -> Iterator[tuple[int, str, str]]:
+    """Make two schedules, change, release and delete them, by commands."""
+    create = ("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--zone", "UTC")
+    options = ("--param", "day=1", "--deadline", "2h", "--missing", "skip", "--priority", "low")
+    yield run(*create, *options, "--execution-type", "serial-wait", "--online")
+    yield run(*create, "--from", "2026-01-01", "--to", "2026-02-01", "-o", "json")
+    with db.connect() as connection:
+        first, second = connection.scalars(select(t.schedule.c.id).order_by(t.schedule.c.id))
+    yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *")
+    yield run("schedule", "offline", str(first), "-o", "json")
+    yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *", "--no-params")
+    yield run("schedule", "edit", str(first), "--deadline", "none", "--zone", "Europe/Oslo")
+    yield run("schedule", "show", str(first))
+    yield run("schedule", "online", "--definition", "nightly")
+    yield run("schedule", "offline", "--all")
+    yield run("schedule", "delete", str(first), str(second), "-o", "json")
+    yield run("schedule", "offline", "--all")
+    yield run("schedule", "online", "--definition", "other")
+
+
+def datasource_journey(run: Cli) -> Iterator[tuple[int, str, str]]:
+    """Make two data sources, try and remove them, by commands."""
+    address = ("--address", "127.0.0.1:1", "--database", "d", "--user", "u")
+    yield run("datasource", "create", "dw", *address, "--password-env", "PW", "--note", "n")
+    yield run("datasource", "create", "dw", *address)
+    yield run("datasource", "create", "dw", *address, "--replace", "-o", "json")
+    yield run("datasource", "test", "dw")
+    yield run("datasource", "create", "file", "--url", "sqlite:///some.db")
+    yield run("datasource", "test", "file")
+    yield run("datasource", "remove", "dw")
+    yield run("datasource", "remove", "file", "-o", "json")
 
 
 def files_to_import() -> dict[str, object]:
@@ -214,6 +260,9 @@ SAME: Final = (
     *("instance delete 2", "instance delete 99"),
     *("definition show nightly", "definition show nightly -o json", "definition show nobody"),
     *("definition import nothing.json", "definition export nightly --as yaml"),
+    *("datasource list", "datasource list -o json", "datasource test dw", "datasource test nobody"),
+    *("datasource remove nobody", "datasource create dw --url sqlite:///x.db"),
+    *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),
     *("task render 1", "task render 1 -o json", "task render 3", "task render 99"),
     *("instance show 1", "instance show 1 -o json", "instance show 3", "instance show 99"),
     *("instance execute 1 --tasks zzz", "instance execute 99 --tasks a"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -16,22 +16,11 @@ from api.policy import BASE
 from common.model.states import ProcessState
 from common.store import tables as t
 from operations.session import Session
-from operations.tokens import create_token
-from operations.users import create_user, grant
 from tests.builders import a_definition_json
-from tests.integration.api_worlds import a_schedule, worlds
+from tests.integration.api_worlds import a_schedule, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 
 PATH = f"{BASE}/definitions"
-
-
-def headers_of(owner: Session, user: str, role: str) -> dict[str, str]:
-    if user != "admin":
-        create_user(owner, user, is_admin=False, password=None, tenant=None)
-        grant(owner, user, project="default", role=role)
-    life, now = timedelta(days=1), datetime.now(UTC)
-    made = create_token(owner, user, name="t", role="admin", projects=(), life=life, now=now)
-    return {"Authorization": f"Bearer {made.text}"}
 
 
 @pytest.fixture

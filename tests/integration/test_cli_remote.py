@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, func, insert, select, update
 from typer.main import get_command
 
-from api.app import build
+from api.app import build, openapi
 from api.server import listen
 from common.config import Config, load
 from common.errors import NotAllowedError
@@ -47,7 +47,9 @@ from tests.integration.remote_commands import (
     SAME,
     a_cluster,
     a_definition_that_waits_for,
+    datasource_journey,
     files_to_import,
+    schedule_journey,
 )
 
 
@@ -55,6 +57,7 @@ from tests.integration.remote_commands import (
 def served() -> Iterator[tuple[FastAPI, str]]:
     """An api-server in a thread, for all tests here: each gives it its own database."""
     app = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="0.0.7")
+    openapi(app)  # It takes a while, and is kept.
     with listen("127.0.0.1", 0) as place:
         place.listen()
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
@@ -289,25 +292,7 @@ def test_schedules_are_made_changed_released_and_deleted_by_a_server(
     a_definition(db, process_definition_json=a_definition_json("a"), name="nightly")
     a_definition(db, process_definition_json=a_definition_json("a"), name="other")
 
-    def journey(run: Cli) -> Iterator[tuple[int, str, str]]:
-        create = ("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--zone", "UTC")
-        options = ("--param", "day=1", "--deadline", "2h", "--missing", "skip", "--priority", "low")
-        yield run(*create, *options, "--execution-type", "serial-wait", "--online")
-        yield run(*create, "--from", "2026-01-01", "--to", "2026-02-01", "-o", "json")
-        with db.connect() as connection:
-            first, second = connection.scalars(select(t.schedule.c.id).order_by(t.schedule.c.id))
-        yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *")
-        yield run("schedule", "offline", str(first), "-o", "json")
-        yield run("schedule", "edit", str(first), "--cron", "0 0 4 * * ? *", "--no-params")
-        yield run("schedule", "edit", str(first), "--deadline", "none", "--zone", "Europe/Oslo")
-        yield run("schedule", "show", str(first))
-        yield run("schedule", "online", "--definition", "nightly")
-        yield run("schedule", "offline", "--all")
-        yield run("schedule", "delete", str(first), str(second), "-o", "json")
-        yield run("schedule", "offline", "--all")
-        yield run("schedule", "online", "--definition", "other")
-
-    here, there = ([numbered(each) for each in journey(run)] for run in (cli, remote))
+    here, there = ([numbered(each) for each in schedule_journey(run, db)] for run in (cli, remote))
     assert here == there
     assert [code for code, _, _ in here] == [0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 3]
 
@@ -355,6 +340,20 @@ def test_complements_are_planned_made_steered_and_watched_by_a_server(
     for each in planned:
         plan = json.loads(re.sub(r'"estimated_end": "[^"]*"', '"estimated_end": ""', each[1]))
         assert plan["complements"][0]["dates"][0]["becomes"] == "runs"
+
+
+def test_data_sources_are_made_tried_and_removed_by_a_server(
+    cli: Cli, remote: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", "hunter2")
+    shared = tmp_path / "home" / "data"
+    shared.mkdir(parents=True)
+    (shared / "some.db").touch()
+
+    here, there = ([numbered(each) for each in datasource_journey(run)] for run in (cli, remote))
+    assert here == there
+    assert [code for code, _, _ in here] == [0, 4, 0, 5, 0, 0, 0, 0]
+    assert "hunter" not in str(there)
 
 
 def test_files_are_imported_by_a_server_as_they_are_at_the_database(

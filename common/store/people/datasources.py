@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     URL,
     Connection,
     NullPool,
+    Select,
     create_engine,
     delete,
     func,
@@ -42,11 +44,25 @@ class DatasourceView:
     update_time: datetime
 
 
-def datasources(db: Connection, *, name: str | None = None) -> list[DatasourceView]:
-    """List all data sources by name, or those of this name."""
+def datasources(
+    db: Connection, *, name: str | None = None, datasource_id: int | None = None
+) -> list[DatasourceView]:
+    """List all data sources by name, or those of this name, or of this id."""
     statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
     if name is not None:
         statement = statement.where(datasource.c.name == name)
+    if datasource_id is not None:
+        statement = statement.where(datasource.c.id == datasource_id)
+    return _views(db, statement)
+
+
+def datasource_page(db: Connection, *, after: int, limit: int) -> list[DatasourceView]:
+    """List data sources by id, from the one behind `after` on."""
+    own = datasource.c.id
+    return _views(db, select(datasource).where(own > after).order_by(own).limit(limit))
+
+
+def _views(db: Connection, statement: Select[Any]) -> list[DatasourceView]:
     return [
         DatasourceView(
             id=row.id,
@@ -67,6 +83,24 @@ def datasource_names(db: Connection) -> dict[int, str]:
         row.id: row.name
         for row in db.execute(select(datasource.c.id, datasource.c.name).order_by(datasource.c.id))
     }
+
+
+def update_datasource(
+    db: Connection,
+    datasource_id: int,
+    *,
+    type_: int,
+    connection_params: str,
+    note: str | None,
+    at: datetime,
+) -> bool:
+    """Change a data source; False if it is gone."""
+    changed = db.execute(
+        update(datasource)
+        .where(datasource.c.id == datasource_id)
+        .values(type=type_, connection_params=connection_params, note=note, update_time=at)
+    )
+    return changed.rowcount == 1
 
 
 def lock_datasources(db: Connection) -> None:

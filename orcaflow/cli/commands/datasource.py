@@ -123,7 +123,7 @@ def create(
                 replace=replace,
             )
     if form is Format.JSON:
-        print_json(datasource_row(saved.view, data_dir=str(session.config.data_dir)))
+        print_json(datasource_row(saved.view))
     else:
         done = "is made" if saved.is_new else "is changed"
         write(f"data source {name} {done} (id {saved.view.id})")
@@ -140,8 +140,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 
     with opened() as session:
         found = list_datasources(session)
-    data_dir = str(session.config.data_dir)
-    rows = [datasource_row(each, data_dir=data_dir) for each in found]
+    rows = [datasource_row(each) for each in found]
     columns = ("id", "name", "kind", "address", "database", "user", "note")
     print_rows(
         rows,
