@@ -10,8 +10,12 @@ import pytest
 from sqlalchemy import Engine, insert
 from typer.core import TyperGroup
 
+from common.model.intervals import read_interval
+from common.model.lock_needs import group_of_run
+from common.model.locks import LockRequest, LockType
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
+from common.store.streams.locks import request_locks
 from orcaflow.cli.fitting import cell_width
 from orcaflow.cli.loading import RootGroup
 from orcaflow.remote.contexts import Server, add_context
@@ -35,6 +39,8 @@ SCREENS: Final = {
     "user list": "yes",
     "token list": "operator",
     "context list": "no",
+    "project list": "admin",
+    "locks list": "waiting",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list"})
@@ -58,11 +64,24 @@ def fill(db: Engine) -> None:
         (t.worker_group, {"name": name, "ip_list": ",".join(["10.0.0.7"] * 20)}),
         (t.tenant, {"tenant_code": "a" * 64, "description": LONG}),
         (t.user, {"user_name": LONG}),
+        (t.project, {"name": LONG[:100], "description": LONG}),
         (t.access_token, {"user_id": 1, "name": LONG, "token": "0" * 64, "scopes": 3}),
         (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
     )
+    holder = an_attempt(db, run, TaskState.RUNNING, name=name[1:])
+    waiter = an_attempt(db, run, TaskState.WAITING_DEPEND, name=name[2:])
+    interval = "2026-11-20/PT1H"
+    lock = LockRequest(
+        dataset=name,
+        group_id=group_of_run(run),
+        interval=read_interval(interval),
+        type=LockType.EXCLUSIVE,
+    )
+    awaited = {"dataset": name, "interval": interval, "type": "EXCLUSIVE", "task_id": waiter}
+    made = (*made, (t.task_lock_request, awaited))
     add_context(LONG[:100], Server(url=f"https://{'h' * 200}", token_file=f"/{'t' * 200}"))
     with db.begin() as connection:
+        request_locks(connection, holder, [lock])
         for table, values in made:
             cut = {
                 column: value[: getattr(table.c[column].type, "length", None) or len(value)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import psycopg2
 import pytest
+from psycopg2.extensions import quote_ident
 from sqlalchemy import make_url
 
 from common.embedded.addresses import READER, PostgresAddress
@@ -33,7 +34,11 @@ def test_an_upgrade_lets_the_reader_read_all_tables_and_change_none(
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = off")
         for table in metadata.sorted_tables:
-            plain = [each.name for each in table.columns if each.name not in secret_columns(table)]
+            plain = [
+                quote_ident(each.name, connection)
+                for each in table.columns
+                if each.name not in secret_columns(table)
+            ]
             cursor.execute(f"SELECT {', '.join(plain)} FROM {table.name}")
             refused = [f"DELETE FROM {table.name}", f"INSERT INTO {table.name} DEFAULT VALUES"]
             refused += [f"SELECT {each} FROM {table.name}" for each in secret_columns(table)]
