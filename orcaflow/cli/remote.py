@@ -81,17 +81,12 @@ OF_COMPUTER: Final = frozenset(
 same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("locks list",),
-        _NO_ROUTE,
-    ),
+    "locks list": _NO_ROUTE,
     **dict.fromkeys(
         (*("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),),
         _OWNER,
     ),
     **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),
-    **dict.fromkeys(sorted({"user link", "user unlink"} - OVER_HTTP), _OWNER),
-    **dict.fromkeys(sorted({"locks list"} - OVER_HTTP), _NO_ROUTE),
 }
 """Commands that a server does not carry out, each with the reason."""
 
