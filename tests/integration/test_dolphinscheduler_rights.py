@@ -53,7 +53,7 @@ def some_worlds(db: Engine, foreign: int, suffix: str) -> dict[bool, dict[Thing,
         for project, name in ((1, "ours"), (foreign, "theirs"))
     )
     return {
-        own: {Thing(kind): number for kind, number in world.objects.items()}
+        own: {kind: world.objects[kind.value] for kind in Thing if kind.value in world.objects}
         for own, world in ((True, ours), (False, theirs))
     }
 

@@ -58,8 +58,8 @@ _FILL = (
             '{{}}', 1, '10.0.0.1:5678', 1, 1 FROM generate_series(1, {ENDED_RUNS}) n""",
     """INSERT INTO t_ds_task_instance (name, task_type, process_definition_id, process_instance_id,
             task_json, state, settled, start_time, end_time, host, worker_incarnation)
-       SELECT 'task' || k, 'SHELL', 1, id, '{}', 7, true, now(), now(), '10.0.0.3:1234', 3
-       FROM t_ds_process_instance, generate_series(1, 10) k""",
+       SELECT 'task' || k, 'SHELL', 1, p.id, '{}', 7, true, now(), now(), '10.0.0.3:1234', 3
+       FROM t_ds_process_instance p, generate_series(1, 10) k ORDER BY p.id, k""",
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('pool', 5)",
     """INSERT INTO t_ds_task_group_queue (task_id, task_name, group_id, process_id, status)
        SELECT id, name, 1, process_instance_id, 2 FROM t_ds_task_instance""",
