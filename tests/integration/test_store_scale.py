@@ -15,7 +15,7 @@ from common.model.cluster import Node
 from common.model.decisions import FinishTask
 from common.model.instances import Ownership
 from common.model.rights import Principal
-from common.model.states import TaskState
+from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
 from common.store.master.commands import PostgresCommandStore
@@ -307,6 +307,14 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
             db.exec_driver_sql(statement)
         db.exec_driver_sql("UPDATE t_ds_command SET command_type = 0")
         db.exec_driver_sql("UPDATE t_ds_task_instance SET settled = false WHERE id = 1")
+        # The step that is saved is one of this run, whatever has become of it meanwhile.
+        saved = db.exec_driver_sql(
+            f"""UPDATE t_ds_process_instance p SET state = {ProcessState.RUNNING:d}, end_time = NULL,
+                    host = '{MASTER.address}', owner_epoch = 1
+                FROM t_ds_task_instance t
+                WHERE p.id = 1 AND t.id = 1 AND t.process_instance_id = p.id AND t.name = 'task1'"""
+        )
+        assert saved.rowcount == 1
     read = rows_read(made, work)
     prepared = {statement: rows for statement, rows in read.items() if "EXECUTE" in statement}
     with made.connect() as db:
