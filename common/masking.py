@@ -59,6 +59,8 @@ _URL_USER = re.compile(
     r"|(?P<oracle>jdbc:oracle:\w{1,20}:[^\s/@]{1,200}/)[^\s@]{1,200}(?=@)",
     re.IGNORECASE,
 )
+_HARMLESS = re.compile(r"[^@=:-]*+")
+"""Texts in which no pattern can find anything."""
 _URL_PARAMETER = re.compile(r"[?&;](?P<name>[\w.-]++)=")
 _URL_VALUE = re.compile(r"\{[^}\s]*\}|[^\s&;\"]+")
 _ASSIGNED = re.compile(rf"{_NAME}\s*=\s*")
@@ -123,9 +125,11 @@ def mask_setting(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) ->
 
 def mask_message(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> str:
     """Mask as `mask_setting` does, and values in JSON, in HTTP headers and after a colon."""
+    if not secrets and _HARMLESS.fullmatch(text):
+        return text  # Most fields are a word or a number.
     text = _mask_options(mask_text(text, secrets, mask=mask), mask)
     if ":" not in text and "=" not in text:
-        return text  # No pattern fits without either; most fields are a word or a number.
+        return text  # No pattern fits without either.
     text = _HEADER.sub(rf"\g<keep>{mask}", text)
     return _mask_named(_SAID, _VALUE, text, mask)
 

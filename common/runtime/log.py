@@ -16,20 +16,20 @@ import stat
 import sys
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from common.folders import closed_folder
 from common.masking import SHORT_MASK, is_secret, mask_message
-from common.runtime.spared_imports import absent
-
-with absent("rich"):  # It would print for a console, and take a tenth of a daemon's start.
-    import structlog
-    from structlog.typing import EventDict, WrappedLogger
 
 _ROTATE_BYTES = 20_000_000
 _ROTATE_FILES = 5
+# Whatever else a record has is a field that was given with `extra`.
+_NO_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_PLAIN: Final = (int, float, bool, type(None))
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def configure(
     """
     path = home / "logs" / f"{name}-{port}.log"
     closed_folder(path.parent)
-    formatter = _formatter(f"{name}-{port}")
+    formatter = JsonLines(f"{name}-{port}")
     handlers: list[logging.Handler] = [RotatingLog(path)]
     if also_stderr:
         handlers.append(logging.StreamHandler())
@@ -112,37 +112,38 @@ class RotatingLog(RotatingFileHandler):
         return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
 
 
-def _formatter(daemon: str) -> logging.Formatter:
-    def name_daemon(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        event["daemon"] = daemon
-        return event
+class JsonLines(logging.Formatter):
+    """Makes a line of a record. Two are written for every attempt, so this has to be short work."""
 
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.stdlib.ExtraAdder(),
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            structlog.processors.CallsiteParameterAdder(
-                {structlog.processors.CallsiteParameter.THREAD_NAME}
-            ),
-        ],
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            name_daemon,
-            _mask_event,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.EventRenamer("message"),
-            structlog.processors.JSONRenderer(serializer=_json),
-        ],
-    )
+    def __init__(self, daemon: str) -> None:
+        super().__init__()
+        self._daemon = daemon
+        # ASCII only: whatever a name holds, no terminal that shows the log can be steered by it.
+        self._encode = json.JSONEncoder(ensure_ascii=True, default=str).encode
 
-
-def _mask_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    return {name: _masked_value(name, value) for name, value in event.items()}
+    def format(self, record: logging.LogRecord) -> str:
+        event: dict[str, object] = {
+            name: _masked_value(name, value)
+            for name, value in vars(record).items()
+            if name not in _NO_FIELDS
+        }
+        event["level"] = record.levelname.lower()
+        event["logger"] = record.name
+        event["thread_name"] = record.threadName
+        if record.exc_info:
+            event["exception"] = _masked_value("", self.formatException(record.exc_info))
+        if record.stack_info:
+            event["stack"] = _masked_value("", record.stack_info)
+        event["daemon"] = self._daemon
+        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        event["timestamp"] = f"{moment.isoformat(timespec='microseconds')}Z"
+        event["message"] = _masked_value("", record.getMessage())
+        return self._encode(event)
 
 
 def _masked_value(name: str, value: object) -> object:
+    if type(value) in _PLAIN and not is_secret(name):
+        return value
     if isinstance(value, Mapping):
         return {str(inner): _masked_value(str(inner), item) for inner, item in value.items()}
     if value is not None and not isinstance(value, bool) and is_secret(name):
@@ -152,11 +153,6 @@ def _masked_value(name: str, value: object) -> object:
     if isinstance(value, bool | int | float) or value is None:
         return value
     return mask_message(str(value), mask=SHORT_MASK)
-
-
-def _json(event: object, **_: object) -> str:
-    # ASCII only: whatever a name holds, no terminal that shows the log can be steered by it.
-    return json.dumps(event, ensure_ascii=True, default=str)
 
 
 def _log_uncaught(

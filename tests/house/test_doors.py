@@ -52,7 +52,6 @@ DOORS = {
     "starlette": ("api/problems.py", "api/app.py", "api/dolphinscheduler/serving.py"),
     "uvicorn": ("api/server.py",),
     "yaml": ("operations/strict_yaml.py",),
-    "structlog": ("common/runtime/log.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }
 

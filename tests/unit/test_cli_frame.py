@@ -37,7 +37,6 @@ HEAVY = {
     "pyspark",
     "rich",
     "sqlalchemy",
-    "structlog",
     "tenacity",
 }
 

@@ -314,7 +314,7 @@ def _logged(home: Path, text: str) -> str:
 
 
 def _lines(home: Path, message: str, fields: dict[str, object]) -> list[dict[str, object]]:
-    formatter = logs._formatter("test")
+    formatter = logs.JsonLines("test")
     record = logging.LogRecord("test", logging.INFO, "", 0, message, None, None)
     record.__dict__.update(fields)
     return [json.loads(formatter.format(record))]
