@@ -12,15 +12,10 @@ from dataclasses import replace
 from typing import assert_never
 
 from common.model.streams.spec import Offsets
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.decisions import AskPause, ResumeTasks, SetEnds
 from master.supervisors.draft import ANSWER_LIMIT, Draft
-from master.supervisors.view import (
-    Conversation,
-    Question,
-    StreamTask,
-    TaskGroup,
-    TaskStatus,
-)
+from master.supervisors.view import Conversation, Question, StreamTask, TaskGroup
 
 
 def begin(draft: Draft, group: TaskGroup, *, finish: bool) -> None:

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from common.model.streams.sequences import base_sequence_name
 from common.model.streams.spec import Offsets
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.decisions import ResumeTasks
 from master.supervisors.draft import ANSWER_LIMIT, Draft
-from master.supervisors.view import StreamFailure, StreamTask, TaskGroup, TaskStatus
+from master.supervisors.view import StreamFailure, StreamTask, TaskGroup
 
 _NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING})
 

@@ -9,24 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import TypeAlias
 
 from common.model.streams.spec import Offsets, SupervisorSpec
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.health import Health
 
 Checkpoints: TypeAlias = Mapping[int, Offsets]
 """The starts of a task's sequences by their number; a sequence ends where the next one starts."""
-
-
-class TaskStatus(StrEnum):
-    """A task's own report of what it does; the values are those of `t_ds_stream_task.status`."""
-
-    NOT_STARTED = "NOT_STARTED"
-    STARTING = "STARTING"
-    READING = "READING"
-    PAUSED = "PAUSED"
-    PUBLISHING = "PUBLISHING"
 
 
 class TaskEnd(Enum):

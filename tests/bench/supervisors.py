@@ -14,16 +14,11 @@ from datetime import UTC, datetime, timedelta
 from common.model.streams.reading import read_spec
 from common.model.streams.sequences import work_of
 from common.model.streams.spec import SupervisorSpec
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import AskPause, Decision, Remember, StartTask
 from master.supervisors.notices import Run
-from master.supervisors.view import (
-    Memory,
-    StreamSnapshot,
-    StreamTask,
-    SupervisorView,
-    TaskStatus,
-)
+from master.supervisors.view import Memory, StreamSnapshot, StreamTask, SupervisorView
 from tests.bench.figures import Figure, Target
 from tests.bench.stage import Stage
 

@@ -19,7 +19,7 @@ from common.model.commands import CommandOutcome
 from common.model.decisions import FinishProcess
 from common.model.instances import Ownership
 from common.model.offers import Offer
-from common.model.rights import ROLES, Principal
+from common.model.rights import DATABASE, ROLES, Principal
 from common.model.states import ProcessState
 from common.store import schema, tables
 from common.store.connect import engine
@@ -27,10 +27,12 @@ from common.store.master.commands import PostgresCommandStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
+from common.store.master.supervisors import PostgresSupervisorStore
 from common.store.people.ledger import CommandView, find_command
 from common.store.people.offers import offers
 from common.store.people.rights import Thing, held
 from common.store.people.runs import log_tail
+from common.store.people.supervisors import add_version, make_supervisor, supervisors
 from common.store.people.users import holder_of, tokens, users
 from common.store.worker.ports import Kept, LogTail
 from common.store.worker.tasks import PostgresTaskStore
@@ -397,4 +399,27 @@ def test_an_attempt_of_before_has_no_last_words_and_may_get_some(
         kept = log_tail(db, 4)
     assert kept is not None
     assert (kept.size, kept.tail) == (3, b"end")
+    made.dispose()
+
+
+def test_a_dataset_of_before_may_get_a_supervisor(new_database: Callable[..., str]) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0013")
+        db.execute(
+            text(
+                'INSERT INTO t_ds_dataset_offsets (dataset, stream, partition, "offset")'
+                " VALUES ('flights', 'events', 0, 7)"
+            )
+        )
+    schema.upgrade(made, os_user="tester")
+    with made.begin() as db:
+        assert supervisors(db, DATABASE) == []
+        assert make_supervisor(db, "flights", project_id=1, process_definition_id=3)
+        add_version(db, "flights", version=1, document={}, suspended=False, user_id=1)
+    store = PostgresSupervisorStore(made)
+    (lease,) = store.claim(MASTER, lease=timedelta(hours=1), limit=10)
+    rows = store.load(lease)
+    assert rows is not None
+    assert (rows.stored, rows.tasks) == ({0: ("events", 7)}, ())
     made.dispose()

@@ -14,6 +14,7 @@ from typing import Any
 
 from common.model.streams.sequences import work_of
 from common.model.streams.spec import Offsets, SupervisorSpec
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import (
     AskPause,
@@ -40,7 +41,6 @@ from master.supervisors.view import (
     SupervisorView,
     TaskEnd,
     TaskGroup,
-    TaskStatus,
 )
 from tests.unit.stream_specs import a_spec
 

@@ -142,6 +142,12 @@ def test_a_task_fails_for_good_when_its_retries_are_used_up() -> None:
     )
 
 
+def test_a_stream_task_that_is_lost_with_its_worker_fails_and_is_not_repeated() -> None:
+    run = a_run("read", of_node={"read": {"task_type": "STREAM"}})
+    assert submitted(deliver(run, lost("read"))) == []
+    assert run.state is ProcessState.FAILURE
+
+
 def test_a_lost_worker_costs_an_attempt_but_no_retry() -> None:
     run = a_run("a")
     decisions = deliver(run, lost("a"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from common.model.streams.sequences import base_sequence_name, work_of
+from common.model.streams.tasks import TaskStatus
 from master.supervisors.decisions import (
     AskPause,
     KillTask,
@@ -26,7 +27,7 @@ from master.supervisors.health import State
 from master.supervisors.notices import (
     Checkpoint,
 )
-from master.supervisors.view import StreamTask, TaskEnd, TaskStatus
+from master.supervisors.view import StreamTask, TaskEnd
 from tests.unit.stream_specs import a_spec
 from tests.unit.stream_world import (
     NOON,

@@ -195,6 +195,22 @@ def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetim
     )
 
 
+def alert_of_supervisor(db: Connection, name: str, words: str, at: datetime) -> None:
+    """Write an alert to the administrators about the supervisor of a stream."""
+    _write(
+        db,
+        [
+            _alert(
+                title=f"supervisor {name}",
+                show_type=ShowType.TEXT,
+                content=storable(words),
+                group_id=ADMINISTRATORS,
+                at=at,
+            )
+        ],
+    )
+
+
 def _write(db: Connection, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
         db.execute(insert(alert), list(rows))

@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from common.store.tables.servers import master_server as master_server
     from common.store.tables.servers import worker_group as worker_group
     from common.store.tables.servers import worker_server as worker_server
+    from common.store.tables.streams import stream_task as stream_task
+    from common.store.tables.streams import supervisor as supervisor
+    from common.store.tables.streams import supervisor_command as supervisor_command
+    from common.store.tables.streams import supervisor_runtime as supervisor_runtime
 
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "columns": ("COMMAND_TYPES", "EXECUTION_STATES"),
@@ -102,6 +106,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "pending_segment",
         "dataset_offsets",
     ),
+    "streams": ("supervisor", "supervisor_runtime", "supervisor_command", "stream_task"),
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),
     "complements": ("complement", "complement_date"),

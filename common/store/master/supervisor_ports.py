@@ -1,0 +1,209 @@
+"""The port of the keeper: supervisors in the tables, as the master with their leases sees them.
+
+A *lease* is the right to look after a supervisor until a time by the database's clock. Each
+take-over raises the *epoch*; a write that names an older one is refused. So two masters that both
+believe to be the owner may ask the stream twice, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeAlias
+
+from common.errors import SchedulerError
+from common.model.cluster import Node
+from common.model.streams.requests import Request
+from common.model.streams.spec import Offsets
+from common.model.streams.tasks import Assignment, Orders, TaskReport
+
+
+class LeaseLostError(SchedulerError):
+    """Another master looks after the supervisor. Forget it; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Lease:
+    """A supervisor that this master looks after, by its epoch."""
+
+    supervisor: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """A digest of all that a run looks at in the tables: another one calls for a run."""
+
+    version: int
+    last_request: int
+    tasks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTaskRow:
+    """A task with its orders, its last report, and the state of its attempt.
+
+    `succeeded`: None until it has ended; `attempt`: the id of its task instance, None before that.
+    """
+
+    assignment: Assignment
+    orders: Orders
+    ending_since: datetime | None
+    killed: bool
+    attempt: int | None
+    assigned: bool
+    started: datetime | None
+    report: TaskReport
+    succeeded: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRequest:
+    """A request that can't be read; it is removed and told to people."""
+
+    id: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorRows:
+    """A supervisor as the tables have it.
+
+    `version` is the newest one, perhaps a tombstone; `spec_version` and `document` are the newest
+    with a specification. `stored` has the stream and the offset of each partition.
+    """
+
+    version: int
+    is_tombstone: bool
+    spec_version: int
+    document: Mapping[str, Any]
+    suspended: bool
+    stored: Mapping[int, tuple[str, int]]
+    tasks: tuple[StreamTaskRow, ...]
+    requests: tuple[Request | BadRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveOrders:
+    """Replace the orders of a task."""
+
+    task: str
+    orders: Orders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTask:
+    """Have a task end; `kill` also ends the run that it is, or withdraws its command."""
+
+    task: str
+    reason: str
+    kill: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsets:
+    """Store offsets of partitions that have none; those that have one keep it."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOffsets:
+    """Store offsets of these partitions, whatever was stored."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropOffsets:
+    """Forget the offsets of these partitions, or of all."""
+
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutSpec:
+    """Insert another version of the specification, unless somebody else has."""
+
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellPeople:
+    """Write an alert."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAssignment:
+    """Put the command that starts a task, and its row."""
+
+    assignment: Assignment
+
+
+Change: TypeAlias = (
+    StartAssignment
+    | GiveOrders
+    | EndTask
+    | AddOffsets
+    | PutOffsets
+    | DropOffsets
+    | PutSpec
+    | TellPeople
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The state of a supervisor for people; `status` is JSON, its shape the keeper's."""
+
+    state: str
+    detailed_state: str
+    healthy: bool
+    recent_errors: tuple[Mapping[str, Any], ...]
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorStep:
+    """All that follows from a notice: written whole or not at all, in order.
+
+    `version`: that of the loaded rows. `requests` have been carried out; `closed` tasks have ended
+    and belong to no group. `ends`: nobody has to look after the supervisor any more.
+    """
+
+    version: int
+    stream: str
+    changes: tuple[Change, ...] = ()
+    requests: tuple[int, ...] = ()
+    closed: tuple[str, ...] = ()
+    standing: Standing | None = None
+    ends: bool = False
+
+
+class SupervisorStore(Protocol):
+    """Supervisors and their tasks in the tables."""
+
+    def claim(self, node: Node, *, lease: timedelta, limit: int) -> tuple[Lease, ...]:
+        """Take over up to `limit` supervisors whose lease is over."""
+        ...
+
+    def renew(
+        self, node: Node, leases: Collection[Lease], *, lease: timedelta
+    ) -> Mapping[Lease, Pulse]:
+        """Prolong leases, and return their pulses; a lost one is left out, over or not."""
+        ...
+
+    def release(self, node: Node, leases: Collection[Lease]) -> None:
+        """End leases at once, so that another master need not wait."""
+        ...
+
+    def load(self, lease: Lease) -> SupervisorRows | None:
+        """Return what a run looks at, all of one moment; None if the supervisor is gone."""
+        ...
+
+    def apply(self, node: Node, lease: Lease, step: SupervisorStep, *, now: datetime) -> None:
+        """Write a step in one transaction. `LeaseLostError` if the lease is over or another's."""
+        ...
