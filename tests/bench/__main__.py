@@ -1,7 +1,7 @@
 """`bin/bench [NAME …] [--runs N] [--json FILE] [--compare FILE]`: measures Orcaflow against its targets.
 
-Strains and benches of scale take minutes, and run only if they are named; `scale` names all of the
-latter. What differs between machines is measured first. `--compare` takes a file that `--json` wrote.
+Strains and benches of scale take minutes, and run only if they are named; `scale` names most of the
+latter, `api` whatever is about the api-server. What differs between machines is measured first. `--compare` takes a file that `--json` wrote.
 
 Figures go to standard output as lines of JSON, progress to standard error. The exit code is 0 if
 all targets are met, 1 if one is not, 2 for a name that is none.
@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench import (
-    api,
     big,
     chain,
     comparing,
@@ -41,6 +40,8 @@ from tests.bench import (
     yielding,
 )
 from tests.bench.figures import Figure
+from tests.bench.front import history as front_history
+from tests.bench.front import logs, resting, watched
 from tests.bench.scale import history, members, waiting
 from tests.bench.stage import Stage, standing
 from tests.bench.strains import burst, delayed, full_volume, lost, loud, soak
@@ -54,6 +55,8 @@ class Bench:
 
     measure: Callable[[Stage, int], list[Figure]]
     settings: Mapping[str, object] = field(default_factory=dict)
+    quick: Callable[[Stage, int], list[Figure]] | None = None
+    """A smaller one, that shows if it works."""
 
 
 # The order matters: an idle cluster is measured after it has worked.
@@ -70,7 +73,11 @@ BENCHES: Mapping[str, Bench] = {
     "store": Bench(measure=store.measure),
     "queue": Bench(measure=queue.measure),
     "starts": Bench(measure=starts.measure),
-    "api": Bench(measure=api.measure),
+    "api_server": Bench(
+        measure=resting.measure, quick=partial(resting.measure, window_seconds=3.0)
+    ),
+    "api_events": Bench(measure=watched.events),
+    "api_logs": Bench(measure=logs.measure, quick=partial(logs.measure, follow_seconds=5)),
     "idle": Bench(measure=idle.measure),
     "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
@@ -81,6 +88,11 @@ BENCHES: Mapping[str, Bench] = {
 # These share no cluster, since each leaves much behind.
 SCALE: Mapping[str, Bench] = {
     "history": Bench(measure=history.measure),
+    "api_beside": Bench(measure=watched.beside, quick=partial(watched.beside, part=10)),
+    "api_history": Bench(
+        measure=front_history.measure,
+        quick=partial(front_history.measure, rows=20_000, load_seconds=5.0),
+    ),
     "open": Bench(measure=waiting.open_runs, settings=waiting.SETTINGS),
     "held": Bench(measure=waiting.held, settings=waiting.SETTINGS),
     "dependents": Bench(measure=waiting.dependents, settings=waiting.SETTINGS),
@@ -96,11 +108,13 @@ STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
     "soak": soak.measure,
 }
 
-_ALL_OF_SCALE = "scale"
 _NAMED_ONLY = (*SCALE, *STRAINS)
-_HELP = (
-    f"{', '.join(BENCHES)}; and, if they are named: {', '.join(_NAMED_ONLY)}; {_ALL_OF_SCALE} is"
-    f" {', '.join(SCALE)} and members"
+_TOGETHER: Mapping[str, Sequence[str]] = {
+    "scale": (*(name for name in SCALE if not name.startswith("api_")), "members"),
+    "api": [name for name in (*BENCHES, *SCALE) if name.startswith("api_")],
+}
+_HELP = f"{', '.join(BENCHES)}; and, if they are named: {', '.join(_NAMED_ONLY)}; " + "; ".join(
+    f"{name} is {', '.join(names)}" for name, names in _TOGETHER.items()
 )
 
 
@@ -112,10 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = BENCHES[names[0]].settings
         together = [name for name in names if BENCHES[name].settings == settings]
         names = [name for name in names if name not in together]
-        figures += _on_a_cluster({name: BENCHES[name] for name in together}, options.runs)
+        figures += _on_a_cluster({name: BENCHES[name] for name in together}, options)
     for name, bench in SCALE.items():
         if name in options.names:
-            figures += _on_a_cluster({name: bench}, options.runs)
+            figures += _on_a_cluster({name: bench}, options)
     for name, measure in STRAINS.items():
         if name in options.names:
             figures += _measured(name, measure, options.runs)
@@ -128,14 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _on_a_cluster(benches: Mapping[str, Bench], runs: int) -> list[Figure]:
+def _on_a_cluster(benches: Mapping[str, Bench], options: argparse.Namespace) -> list[Figure]:
     """Measure these one after the other on one cluster, whose settings they share."""
     _say(f"starting a cluster for {', '.join(benches)}")
     (settings,) = {frozenset(bench.settings.items()) for bench in benches.values()}
     figures: list[Figure] = []
     with standing(dict(settings)) as stage:
         for name, bench in benches.items():
-            figures += _measured(name, partial(bench.measure, stage), runs)
+            measure = bench.quick or bench.measure if options.quick else bench.measure
+            figures += _measured(name, partial(measure, stage), options.runs)
     return figures
 
 
@@ -164,17 +179,21 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measures a private cluster.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=_HELP)
     parser.add_argument("--runs", type=int, default=_RUNS, help="medians of so many")
+    parser.add_argument(
+        "--quick", action="store_true", help="less of those that take long: do they work?"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
         "--compare", type=_former, default={}, metavar="FILE", help="a file that --json wrote"
     )
     options = parser.parse_args(arguments)
-    known = (*BENCHES, *_NAMED_ONLY, _ALL_OF_SCALE)
+    known = (*BENCHES, *_NAMED_ONLY, *_TOGETHER)
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {_HELP}")
-    if _ALL_OF_SCALE in options.names:
-        options.names += [*SCALE, "members"]
+    for name, names in _TOGETHER.items():
+        if name in options.names:
+            options.names += names
     if options.runs < 1:
         parser.error("--runs must be at least 1")
     return options

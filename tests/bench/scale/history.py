@@ -58,7 +58,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     there = 0
     for size in SIZES:
         began = time.monotonic()
-        _fill(stage, ended, there // _TASKS_A_RUN + 1, size // _TASKS_A_RUN)
+        fill(stage, ended, there // _TASKS_A_RUN + 1, size // _TASKS_A_RUN)
         filled.append(time.monotonic() - began)
         there = size
         samples = seen[size] = _Seen()
@@ -75,7 +75,8 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     ]
 
 
-def _fill(stage: Stage, definition: int, first: int, last: int) -> None:
+def fill(stage: Stage, definition: int, first: int, last: int) -> None:
+    """Make ended runs of ten tasks, begun as many minutes ago as their numbers say."""
     json = definitions.layered((1, 3, 3, 2, 1), "true", "true")
     values = {"definition": definition, "first": first, "last": last, "tasks": _TASKS_A_RUN}
     stage.database.execute(_INSTANCES, values | {"json": json})
