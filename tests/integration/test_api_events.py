@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +16,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, event, update
 
 from api.live.looker import CHANNELS, LiveLoop
-from api.live.streams import MOST_OF_USER, Streams
+from api.live.streams import MOST_OF_USER, MOST_STREAMS, Streams
 from api.pace import Pace
 from api.policy import BASE
 from api.server import _HttpServer
@@ -184,3 +186,27 @@ def test_without_a_watcher_no_statement_runs_and_with_many_one_a_look(
     asked = len(statements)
     assert server.looker.run_once() > timedelta(minutes=1)
     assert len(statements) == asked
+
+
+def test_x30_of_300_streams_200_are_served_and_the_others_told_when_to_come_again(
+    server: Server, owner: Session, run: int
+) -> None:
+    server.streams.seats._most_of_user = 1_000
+    _, headers = a_token(owner, "admin")
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    asked = f"GET {BASE}/events?topics=instance:{run} HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n"
+    address = ("127.0.0.1", server.http._socket.getsockname()[1])
+    with ExitStack() as stack:
+        # All at once; of those that are served, nobody reads more than the first line.
+        opened = [stack.enter_context(socket.create_connection(address, 60)) for _ in range(300)]
+        for each in opened:
+            each.sendall(asked.encode())
+        first = [each.recv(12) for each in opened]
+        assert Counter(first) == {b"HTTP/1.1 200": MOST_STREAMS, b"HTTP/1.1 429": 100}
+        refused = opened[first.index(b"HTTP/1.1 429")].recv(65_536)
+        assert b"retry-after: " in refused
+        # Others are answered meanwhile, and one look serves all who watch.
+        assert httpx.get(f"{server.url}{BASE}/instances/{run}", headers=headers).status_code == 200
+        server.looker.run_once()
+        assert not any(each.mailbox.wants_snapshot for each in server.streams.all())
+    server.step_until(lambda: server.streams.all() == [])
