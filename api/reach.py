@@ -8,22 +8,19 @@ asks is told by the connection, unless it is a trusted proxy's: then by what tha
 from __future__ import annotations
 
 import ipaddress
-import ssl
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from common.config import ApiConfig
 from common.errors import ConfigurationError
+from common.tls import server_context
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _MOST_HOPS: Final = 50
-_OTHERS: Final = 0o077
 
 
 class NotThroughProxyError(Exception):
@@ -120,22 +117,7 @@ def _has_tls(settings: ApiConfig) -> bool:
     certificate, key = settings.tls_cert_file, settings.tls_key_file
     if not certificate and not key:
         return False
-    if not certificate or not key:
-        raise ConfigurationError("api.tls_cert_file and api.tls_key_file go together: set both")
-    try:
-        if stat.S_IMODE(Path(key).stat().st_mode) & _OTHERS:
-            raise ConfigurationError(
-                f"others may read the key {key} (api.tls_key_file); close it: chmod 600 {key}"
-            )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A key with a passphrase is refused; nobody is there to type it.
-        context.load_cert_chain(certificate, key, password="")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"api.tls_cert_file {certificate} and api.tls_key_file {key} are no certificate and"
-            f" its key, in PEM and without a passphrase ({type(error).__name__}:"
-            f" {getattr(error, 'strerror', None) or error})"
-        ) from error
+    server_context(certificate, key, part="api")
     return True
 
 

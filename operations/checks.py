@@ -220,6 +220,7 @@ def _clock_finding(skew: timedelta) -> Finding:
 
 def _zookeeper(config: Config) -> Iterator[Finding]:
     from common.config import zookeeper_hosts
+    from common.tls import worker_client_context
     from operations.health import health
     from operations.members import members
 
@@ -231,6 +232,7 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
     yield _ok("zookeeper", zookeeper_hosts(config))
     for kind, name in ((NodeKind.MASTER, "master"), (NodeKind.WORKER, "worker")):
         alive = [member for member in found if member.kind is kind]
+        tls = worker_client_context(config) if kind is NodeKind.WORKER else None
         if not alive:
             yield Finding(
                 check=f"{name}s",
@@ -240,7 +242,7 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
             )
         for member in alive:
             host, _, port = member.address.rpartition(":")
-            state, reason = health(host.strip("[]"), int(port))
+            state, reason = health(host.strip("[]"), int(port), tls=tls)
             if state == "ready":
                 yield _ok(name, f"{member.address} is ready")
             else:

@@ -547,8 +547,9 @@ class Cluster:
         return self.config.master if kind is Kind.MASTER else self.config.worker
 
     def _health(self, kind: Kind, port: int) -> tuple[str, str | None]:
-        certificate = self.config.api.tls_cert_file if kind is Kind.API else ""
-        return health(self._settings(kind).http_host, port, certificate=certificate)
+        settings = self._settings(kind)
+        certificate = "" if isinstance(settings, MasterConfig) else settings.tls_cert_file
+        return health(settings.http_host, port, certificate=certificate)
 
     def _host(self, kind: Kind) -> str:
         settings = self._settings(kind)

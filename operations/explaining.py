@@ -20,6 +20,7 @@ from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.people.rights import Thing
 from common.task_types import known_task_types
+from common.tls import worker_client_context
 from common.why import (
     Cause,
     CauseKind,
@@ -77,7 +78,8 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
         raise no_instance(process_instance_id)
     if facts.queue and facts.alive is not None:
         # After the look at the tables: a silent worker must not keep a transaction open.
-        facts = replace(facts, alive=replace(facts.alive, unfit=unfit(facts.alive.workers)))
+        found = unfit(facts.alive.workers, session.config)
+        facts = replace(facts, alive=replace(facts.alive, unfit=found))
     return facts
 
 
@@ -101,15 +103,16 @@ def explain_instance(
     return Explained(name=run.name, state=run.state, causes=causes)
 
 
-def unfit(workers: Collection[Node]) -> dict[str, str]:
+def unfit(workers: Collection[Node], config: Config) -> dict[str, str]:
     """The reasons for which workers take nothing, by address; one that is silent gives none."""
+    tls = worker_client_context(config)
     addresses = sorted(node.address for node in workers)[:MOST_PROBED]
 
     def reason(address: str) -> str | None:
         host, _, port = address.rpartition(":")
         if not port.isdecimal():
             return None
-        state, why = health(host.strip("[]"), int(port), within=HEALTH_PATIENCE)
+        state, why = health(host.strip("[]"), int(port), within=HEALTH_PATIENCE, tls=tls)
         return why if state in (NOT_READY, WAITING) else None
 
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:

@@ -21,18 +21,22 @@ def health(
     *,
     within: timedelta = timedelta(seconds=2),
     certificate: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[str, str | None]:
     """The answer of `/readyz`: ready, degraded or not ready with the reason, or not answering.
 
-    `certificate` is the file of the daemon's own, if it speaks TLS: no other is accepted.
+    `certificate` is the file of the daemon's own, if it speaks TLS: no other is accepted. `tls` is
+    what another one's is checked by.
     """
     # A wildcard is an address to listen on, not to talk to.
     place = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     connection = http.client.HTTPConnection(place, port, timeout=within.total_seconds())
     try:
         if certificate:
+            tls = _pinned(certificate)
+        if tls is not None:
             connection = http.client.HTTPSConnection(
-                place, port, timeout=within.total_seconds(), context=_pinned(certificate)
+                place, port, timeout=within.total_seconds(), context=tls
             )
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

@@ -16,6 +16,7 @@ from common.model.offers import Offer
 from common.registry.config import registry_config
 from common.registry.connect import connect
 from common.registry.protocol import Registry
+from common.tls import worker_client_context
 from operations.health import health
 from operations.session import Session, operation
 
@@ -87,10 +88,12 @@ def members_with_health(
     """Return the members, each probed for its readiness; all are probed at once."""
     found = members(session.config, zone=session.zone, patience=patience)
     offers = _offers(session, [_node(each) for each in found if each.kind is NodeKind.WORKER])
+    tls = worker_client_context(session.config)
 
     def probe(member: Member) -> MemberHealth:
         host, _, port = member.address.rpartition(":")
-        state, reason = health(host.strip("[]"), int(port))
+        of_worker = tls if member.kind is NodeKind.WORKER else None
+        state, reason = health(host.strip("[]"), int(port), tls=of_worker)
         offer = offers.get(_node(member))
         return MemberHealth(member=member, health=state, reason=reason, offer=offer)
 

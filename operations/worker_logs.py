@@ -9,10 +9,12 @@ in size and in time.
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,6 +27,7 @@ from common.model.cluster import NodeKind
 from common.store.cluster import cluster_token
 from common.store.people.runs import KeptTail, log_tail
 from common.store.people.views import TaskInstanceView
+from common.tls import worker_client_context
 from operations.log_pieces import Log, LogSource, Piece
 from operations.session import Session, operation
 from operations.stored_logs import stored_log
@@ -50,6 +53,7 @@ class WorkerLog:
         key: bytes,
         cluster: str,
         patience: timedelta = PATIENCE,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`ids`: of the process instance and the attempt. It asks the worker at once."""
         self._address = address
@@ -57,6 +61,7 @@ class WorkerLog:
         self._key = key
         self._cluster = cluster
         self._patience = patience
+        self._tls = tls
         self._read = 0
         self.piece(0, 0)
 
@@ -75,6 +80,7 @@ class WorkerLog:
             key=self._key,
             cluster=self._cluster,
             patience=self._patience,
+            tls=self._tls,
         )
         self._read += len(found.body)
         if self._read > _LONGEST:
@@ -89,20 +95,24 @@ def ask(
     key: bytes,
     cluster: str,
     patience: timedelta = PATIENCE,
+    tls: ssl.SSLContext | None = None,
 ) -> Piece:
-    """Ask a worker; `WorkerLogError` if it does not answer in time, or with anything else."""
+    """Ask a worker; `WorkerLogError` if it does not answer in time, or with anything else.
+
+    `tls` is what its certificate and its name are checked by; without, the port speaks no TLS.
+    """
     clock = SystemClock()
     allowed = token(key, cluster=cluster, question=question, now=clock.now().timestamp())
     seconds = patience.total_seconds() + question.wait_seconds
     until = clock.monotonic() + seconds
     host, _, port = address.rpartition(":")
     try:
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
+        connection = _connection(host.strip("[]"), int(port), seconds, tls)
         try:
             connection.request(
                 "GET", f"{PATH}?{question.query()}", headers={"Authorization": allowed}
             )
-            with _InTime(connection.sock, until) as answering:
+            with _in_time(connection.sock, until) as answering:
                 response = http.client.HTTPResponse(answering, method="GET")
                 response.begin()
                 most = question.most if response.status == http.client.OK else 1000
@@ -114,6 +124,20 @@ def ask(
             connection.close()
     except TimeoutError as error:
         raise WorkerLogError(f"worker {address} answers too slowly") from error
+    except ssl.SSLCertVerificationError as error:
+        raise WorkerLogError(
+            f"worker {address} has no certificate that is trusted here: {error.verify_message};"
+            " see worker.tls_ca_file"
+        ) from error
+    except ssl.SSLError as error:
+        raise WorkerLogError(
+            f"worker {address} speaks no TLS ({error.reason}), and worker.tls is set here"
+        ) from error
+    except (http.client.BadStatusLine, ConnectionResetError) as error:
+        hint = "" if tls is not None else "; if it speaks TLS, set worker.tls here too"
+        raise WorkerLogError(
+            f"worker {address} does not answer ({type(error).__name__}){hint}"
+        ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise WorkerLogError(
             f"worker {address} does not answer ({type(error).__name__})"
@@ -128,6 +152,14 @@ def ask(
     return Piece(body, size, min(question.start, size))
 
 
+def _connection(
+    host: str, port: int, seconds: float, tls: ssl.SSLContext | None
+) -> http.client.HTTPConnection:
+    if tls is None:
+        return http.client.HTTPConnection(host, port, timeout=seconds)
+    return http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
+
+
 class _InTime(socket.socket):
     """A socket whose answer has to be over by a moment, however slowly its bytes come."""
 
@@ -136,11 +168,40 @@ class _InTime(socket.socket):
         self._until = until
 
     def recv_into(self, *given: Any) -> int:
-        left = self._until - SystemClock().monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.settimeout(left)
+        self.settimeout(_left(self._until))
         return super().recv_into(*given)
+
+
+class _InTimeTls(io.RawIOBase):
+    """The same of a socket with TLS, which can't be taken over by another one."""
+
+    def __init__(self, taken: ssl.SSLSocket, until: float) -> None:
+        super().__init__()
+        self._taken = taken
+        self._until = until
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return the reader, as the parser of answers asks for it."""
+        assert mode == "rb"
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._taken.settimeout(_left(self._until))
+        return self._taken.recv_into(buffer)
+
+
+def _in_time(taken: socket.socket, until: float) -> Any:
+    return _InTimeTls(taken, until) if isinstance(taken, ssl.SSLSocket) else _InTime(taken, until)
+
+
+def _left(until: float) -> float:
+    left = until - SystemClock().monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _reason(status: int, body: bytes) -> str:
@@ -216,7 +277,7 @@ def _at_workers(
     session: Session, task: TaskInstanceView, tried: list[str], patience: timedelta
 ) -> LogSource:
     try:
-        key = read_key(key_file(session.config))
+        key, tls = read_key(key_file(session.config)), worker_client_context(session.config)
     except SchedulerError as error:
         tried.append(str(error))
     else:
@@ -229,7 +290,7 @@ def _at_workers(
                 tried.append("other workers of its host (for as long as there was time)")
                 break
             try:
-                return WorkerLog(address, ids, key=key, cluster=cluster, patience=patience)
+                return WorkerLog(address, ids, key=key, cluster=cluster, patience=patience, tls=tls)
             except WorkerLogError as error:
                 tried.append(str(error))
     stored = stored_log(session, (task.process_instance_id, task.id), tried, patience=patience)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,14 @@ class _Daemon:
 class Worker:
     """A worker's port with the logs of a home, whose attempts run as long as `running` says."""
 
-    def __init__(self, root: Path, *, key: bytes = KEY, cluster: str = CLUSTER) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        key: bytes = KEY,
+        cluster: str = CLUSTER,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.running: set[int] = set()
         self.woken = threading.Event()
         self.logs = LogServer(
@@ -37,7 +45,7 @@ class Worker:
             runs_here=lambda task: task in self.running,
             wake=self.woken.set,
         )
-        self.server = HealthServer(_Daemon(), host="127.0.0.1", port=0)
+        self.server = HealthServer(_Daemon(), host="127.0.0.1", port=0, tls=tls)
         self.server.add(PATH, self.logs.answer)
         self.server.start()
         self.address = f"127.0.0.1:{self.server.port}"
@@ -45,9 +53,9 @@ class Worker:
     def log(self) -> Log:
         return Log(WorkerLog(self.address, (12, 34), key=KEY, cluster=CLUSTER))
 
-    def ask(self, **changes: int) -> Piece:
+    def ask(self, *, tls: ssl.SSLContext | None = None, **changes: int) -> Piece:
         question = replace(LogQuestion(instance=12, task=34), **changes)
-        return ask(self.address, question, key=KEY, cluster=CLUSTER)
+        return ask(self.address, question, key=KEY, cluster=CLUSTER, tls=tls)
 
     def close(self) -> None:
         self.logs.close()

@@ -68,6 +68,7 @@ from common.store.listen import Notifications, hint_channel
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from common.store.worker.worker_groups import ensure_worker_groups
+from common.tls import worker_server_context
 from worker import tenants
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
@@ -177,7 +178,11 @@ class WorkerServer:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
             service = Service(clock=self._clock)
             health = HealthServer(
-                service, host=settings.http_host, port=settings.port, setting="worker.port"
+                service,
+                host=settings.http_host,
+                port=settings.port,
+                setting="worker.port",
+                tls=worker_server_context(settings),
             )
             health.start()
             stack.callback(health.stop)

@@ -212,7 +212,15 @@ class WorkerConfig:
     data_dir: str = ""
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
     http_host: str = "127.0.0.1"
-    """Address that serves health and metrics; other than loopback shows them to the network."""
+    """Address that serves health, metrics and logs; other than loopback, to the network."""
+    tls: bool = False
+    """Speak TLS at the port of each worker, and check it wherever logs of others are read."""
+    tls_cert_file: str = ""
+    """The file with the worker's certificate, which has to be for its host; for workers alone."""
+    tls_key_file: str = ""
+    """The file with its key, readable by the daemons' account alone."""
+    tls_ca_file: str = ""
+    """The file with the certificates that workers' are checked by, besides the system's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

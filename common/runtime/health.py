@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -96,7 +97,15 @@ Route: TypeAlias = Callable[[Asked], Response | None]
 class HealthServer:
     """Serves `/livez`, `/readyz` and `/metrics`; shows no names of users and no ids."""
 
-    def __init__(self, service: Daemon, *, host: str, port: int, setting: str = "port") -> None:
+    def __init__(
+        self,
+        service: Daemon,
+        *,
+        host: str,
+        port: int,
+        setting: str = "port",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Takes the port at once, which makes it the daemon's; 0 takes a free one."""
         self._service = service
         self._metrics = make_wsgi_app(registry=REGISTRY)
@@ -109,7 +118,7 @@ class HealthServer:
                 f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
                 f"port, or choose another with --port or {setting}"
             ) from error
-        self._server.routes = {}
+        self._server.routes, self._server.tls = {}, tls
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": _HTTP_POLL.total_seconds()},
@@ -157,10 +166,26 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
     routes: dict[str, Route]
+    tls: ssl.SSLContext | None
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.taken_over: set[socket.socket] = set()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; its thread shakes hands, so that nobody else waits for that."""
+        connection, address = super().get_request()
+        if self.tls is not None:
+            connection = self.tls.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
 
     def shutdown_request(self, request: Any) -> None:
-        # One that was taken over is another socket by now, and stays open.
-        if not isinstance(request, socket.socket) or request.fileno() >= 0:
+        """Hang up, unless the answer comes later."""
+        if request in self.taken_over:
+            self.taken_over.discard(request)
+        else:
             super().shutdown_request(request)
 
     def server_bind(self) -> None:
@@ -178,6 +203,8 @@ class _QuietRequestHandler(WSGIRequestHandler):
 
     def handle(self) -> None:
         """Serve one request: by a route, or else as the base class does."""
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.do_handshake()
         self.raw_requestline = self.rfile.readline(65_537)
         if len(self.raw_requestline) > 65_536:
             self.requestline = self.request_version = self.command = ""
@@ -209,9 +236,10 @@ class _QuietRequestHandler(WSGIRequestHandler):
 
     def later(self) -> Later:
         """Take the connection over."""
-        # The server closes its own socket at the end of the request, and not this one.
-        connection: socket.socket = self.connection
-        return Later(socket.socket(fileno=connection.detach()))
+        server = self.server
+        assert isinstance(server, _Server)
+        server.taken_over.add(self.connection)
+        return Later(self.connection)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # The base's name.
         """Being asked for one's health is no event."""

@@ -1,6 +1,6 @@
-"""TLS towards ZooKeeper and PostgreSQL: it is spoken, and who can't prove their name is refused.
+"""TLS towards ZooKeeper, PostgreSQL and workers: who can't prove their name is refused.
 
-Proxies that end TLS stand before the session's servers, which speak none themselves.
+Proxies that end TLS stand before the session's servers, which speak none themselves; a worker does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from common.clock import SystemClock
-from common.config import database_url, load
+from common.config import Config, WorkerConfig, database_url, load
 from common.embedded.addresses import PostgresAddress, ZookeeperAddress
 from common.errors import ConfigurationError
 from common.model.cluster import QueueEntry
@@ -28,7 +28,11 @@ from common.registry.config import RegistryConfig, RegistryTls
 from common.registry.connect import connect
 from common.registry.protocol import Registry, RegistryUnavailableError
 from common.store.connect import engine
+from common.tls import worker_client_context, worker_server_context
+from operations.health import health
+from operations.worker_logs import WorkerLogError
 from tests.conftest import ZookeeperRoot
+from tests.log_workers import Worker
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 CA, OTHER_CA = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "other.pem")
@@ -219,3 +223,82 @@ def test_the_database_is_reached_by_tls_as_the_settings_say(
     ):
         with pytest.raises(ConfigurationError, match=reason):
             reach(name, root)
+
+
+def a_worker_config(key: Path, *, name: str = "server", ca_file: str = CA) -> WorkerConfig:
+    """Settings of TLS with a key of the right mode, which a checkout need not keep."""
+    key.write_bytes((CERTIFICATES / f"{name}.key").read_bytes())
+    key.chmod(stat.S_IRUSR)
+    return WorkerConfig(
+        tls=True,
+        tls_cert_file=str(CERTIFICATES / f"{name}.pem"),
+        tls_key_file=str(key),
+        tls_ca_file=ca_file,
+    )
+
+
+def test_logs_and_health_of_a_worker_are_read_by_tls_from_whoever_proves_its_name(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "logs" / "7" / "12" / "34.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"of our own\n")
+    settings = a_worker_config(tmp_path / "worker.key")
+    trusting = worker_client_context(Config(worker=settings))
+    other = worker_client_context(Config(worker=replace(settings, tls_ca_file=OTHER_CA)))
+    assert trusting is worker_client_context(Config(worker=settings))
+    with closing(Worker(tmp_path / "logs", tls=worker_server_context(settings))) as worker:
+        port = int(worker.address.rpartition(":")[2])
+        # Somebody who says nothing at all keeps no other waiting.
+        with socket.create_connection(("127.0.0.1", port)):
+            assert worker.ask(tls=trusting).body == b"of our own\n"
+            assert health("127.0.0.1", port, tls=trusting)[0] == "ready"
+        assert health("127.0.0.1", port, certificate=settings.tls_cert_file)[0] == "ready"
+        assert health("127.0.0.1", port)[0] == "not answering"
+        with pytest.raises(
+            WorkerLogError, match=r"self-signed .*worker\.tls_ca_file|unable to get"
+        ):
+            worker.ask(tls=other)
+        with pytest.raises(WorkerLogError, match=r"set worker\.tls here too"):
+            worker.ask()
+        # One who waits for more has the answer by the same connection.
+        worker.running.add(34)
+        told: list[bytes] = []
+        waiting = threading.Thread(
+            target=lambda: told.append(worker.ask(tls=trusting, start=11, wait_seconds=20).body),
+            daemon=True,
+        )
+        waiting.start()
+        assert worker.woken.wait(30)
+        log.write_bytes(b"of our own\nand more\n")
+        worker.logs.run_once()
+        waiting.join(30)
+        assert told == [b"and more\n"]
+    elsewhere = a_worker_config(tmp_path / "elsewhere.key", name="elsewhere")
+    for shown, reason in (
+        (worker_server_context(elsewhere), "IP address mismatch"),
+        (None, "speaks no TLS"),
+    ):
+        with (
+            closing(Worker(tmp_path / "logs", tls=shown)) as worker,
+            pytest.raises(WorkerLogError, match=reason),
+        ):
+            worker.ask(tls=trusting)
+
+
+def test_a_worker_does_not_start_with_half_a_certificate_or_a_key_that_others_read(
+    tmp_path: Path,
+) -> None:
+    settings = a_worker_config(tmp_path / "worker.key")
+    Path(settings.tls_key_file).chmod(0o644)
+    for wrong, reason in (
+        (settings, "chmod 600"),
+        (replace(settings, tls_key_file=""), "set both"),
+        (replace(settings, tls=False), "set it to true"),
+        (replace(settings, tls_key_file=CA), "no certificate and its key|chmod 600"),
+    ):
+        with pytest.raises(ConfigurationError, match=reason):
+            worker_server_context(wrong)
+    with pytest.raises(ConfigurationError, match=r"worker\.tls_ca_file /nowhere"):
+        worker_client_context(Config(worker=replace(settings, tls_ca_file="/nowhere")))
+    assert worker_client_context(Config()) is None
