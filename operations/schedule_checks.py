@@ -1,4 +1,4 @@
-"""Checks before a schedule is stored or brought ONLINE: its window, its columns, its definitions.
+"""Checks before a schedule is stored or brought ONLINE: its window, columns, pace and definitions.
 
 Nothing is written. `check_released` locks rows, so that they stay as checked.
 """
@@ -12,13 +12,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from common.cron import Cron
 from common.errors import NotAllowedError, NotFoundError
 from common.firing import command_param, timetable_of
+from common.model.rights import Action, Principal
 from common.model.schedules import Schedule
 from common.params import format_moment
 from operations.errors import UsageError
 
 if TYPE_CHECKING:
+    from common.config import ApiConfig
     from common.store.connect import Connection
     from common.store.people.definitions import NamedDefinition
 
@@ -40,6 +43,28 @@ def check_window(first: datetime, last: datetime, *, zone: ZoneInfo) -> None:
     span = f"{format_moment(first, zone)} to {format_moment(last, zone)} ({zone.key})"
     mistake = "ends as it starts" if last == first else "ends before it starts"
     raise UsageError("to", f"the window {span} {mistake}")
+
+
+def too_often(
+    db: Connection, principal: Principal, settings: ApiConfig, crontab: str, definition_id: int
+) -> str | None:
+    """Return why the principal may not let a definition's schedule fire so often, else None."""
+    from common.store.people.rights import Thing, held, is_administrator
+
+    if principal.owns_database or is_administrator(db, principal):
+        return None
+    found = held(db, principal, Thing.DEFINITION, definition_id)
+    is_admin = found is not None and bool(found.actions & Action.ADMIN)
+    role = "admin" if is_admin else "author"
+    least = settings.schedule_seconds_admin if is_admin else settings.schedule_seconds_author
+    gap = Cron.parse(crontab).least_gap
+    if gap >= least:
+        return None
+    helper = "an administrator" if is_admin else "one of its admins"
+    return (
+        f"it fires {gap} s apart, and schedules of the project's {role}s fire at least {least} s"
+        f" apart (api.schedule_seconds_{role}): let it fire less often, or ask {helper} to do this"
+    )
 
 
 def check_released(db: Connection, definition_ids: Iterable[int]) -> None:

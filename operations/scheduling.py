@@ -31,10 +31,10 @@ from common.store.people.rights import Thing
 from common.store.people.schedule_views import FireView, ScheduleView, fire_counts, schedules
 from common.store.people.schedule_views import fires as stored_fires
 from operations.coming_fires import ComingFire, coming
-from operations.errors import UsageError
+from operations.errors import ForbiddenError, UsageError
 from operations.lookup import definition_given, definition_named, worker_group_named
 from operations.rights import change, seen
-from operations.schedule_checks import check_released, check_schedule, check_window
+from operations.schedule_checks import check_released, check_schedule, check_window, too_often
 from operations.session import Session, operation
 from operations.start_params import stored_params
 from operations.stored_schedules import (
@@ -168,6 +168,7 @@ def create(
         asked.object_name = row.name
         columns |= _worker_group(db, settings) | _warning_group(settings, given=0)
         _check_columns(session.config, columns, zone)
+        _check_pace(db, session, columns, row.id)
         if online:
             check_released(db, [row.id])
             columns["release_state"] = int(ReleaseState.ONLINE)
@@ -210,6 +211,7 @@ def edit(
                 f" orcaflow schedule offline {schedule_id}"
             )
         _check_columns(session.config, _columns_of(view) | columns, zone)
+        _check_pace(db, session, columns, view.process_definition_id)
         columns |= _warning_group(settings, given=view.warning_group_id)
         store.edit_schedule(db, schedule_id, values=columns, at=now)
         (view,) = schedules_with_ids(db, [schedule_id])
@@ -259,6 +261,11 @@ def set_release_state(
                 raise NotAllowedError(
                     f"schedule {view.id} can't fire: {error} (orcaflow schedule edit {view.id})"
                 ) from error
+            reason = too_often(
+                db, session.principal, session.config.api, view.crontab, view.process_definition_id
+            )
+            if reason is not None:
+                raise ForbiddenError(f"schedule {view.id} can't be brought ONLINE: {reason}")
         changed = store.release_schedules(db, chosen, wanted=wanted, at=now)
     return ReleasedSchedules(views=tuple(found), changed=changed)
 
@@ -518,6 +525,18 @@ def _check_columns(config: Config, columns: Mapping[str, Any], zone: ZoneInfo) -
         start_params=columns.get("start_params"),
     )
     check_schedule(made, zone=zone, limit_bytes=config.command.param_limit_bytes)
+
+
+def _check_pace(
+    db: Connection, session: Session, columns: Mapping[str, Any], definition_id: int
+) -> None:
+    """Refuse a line that fires more often than schedules of this role may."""
+    if "crontab" in columns:
+        reason = too_often(
+            db, session.principal, session.config.api, columns["crontab"], definition_id
+        )
+        if reason is not None:
+            raise UsageError("cron", reason)
 
 
 def _columns_of(view: ScheduleView) -> dict[str, Any]:

@@ -251,6 +251,10 @@ class ApiConfig:
     """A request whose statement takes longer is answered with 503."""
     requests_per_second: Annotated[int, Ge(0)] = 50
     """Requests of one user, at each server; twice as many at once. 0 is any number."""
+    schedule_seconds_author: Annotated[int, Ge(0), Le(86_400)] = 60
+    """Least time between two fires of a schedule that a project's author makes; 0 is any."""
+    schedule_seconds_admin: Annotated[int, Ge(0), Le(86_400)] = 10
+    """The same for a project's admin. Administrators and the database's owner have no limit."""
     gateway_port: Annotated[int, Ge(0), Le(65_535)] = 0
     """Takes workflows of pydolphinscheduler, whose own default is 25333. 0 is off."""
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 
 from common.cron.days import DayRule, days, ever_fires
 from common.cron.fields import CronError, Fields, numbers, read_fields, years
 from common.cron.words import in_words
 
 DAY = 86_400
+_LAST_DAY = 2_932_896
+"""31 December 9999."""
+_DAYS_COMPARED = 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,21 @@ class Cron:
     def repeats_with_calendar(self) -> bool:
         """True if every year with fires has another 400 years later, up to the last year."""
         return isinstance(self._years, range) and 400 % self._years.step == 0
+
+    @property
+    def least_gap(self) -> int:
+        """The shortest time between two fires, a day at most, in seconds of an even clock."""
+        first, last = self._seconds[0], self._seconds[-1]
+        gaps = [later - former for former, later in pairwise(self._seconds)]
+        gaps += [later + first - former - last for former, later in pairwise(self._minutes)]
+        # From the last fire of a day to the first of the next one that has any.
+        over_night = DAY + self._minutes[0] + first - self._minutes[-1] - last
+        shortest = min(gaps, default=DAY)
+        if over_night < shortest:
+            some = islice(self.days(0, _LAST_DAY), _DAYS_COMPARED)
+            apart = min((later - former for former, later in pairwise(some)), default=1)
+            shortest = min(shortest, over_night + (apart - 1) * DAY)
+        return shortest
 
     def days(self, first: int, last: int, *, falling: bool = False) -> Iterator[int]:
         """The days with fires from `first` to `last`, counted from 1 January 1970 = 0."""

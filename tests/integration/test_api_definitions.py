@@ -492,6 +492,39 @@ def test_a_schedule_that_could_never_fire_is_refused_with_its_place(
     assert client.get(f"{BASE}/schedules", headers=ada).json()["items"] == []
 
 
+def test_x25_a_schedule_fires_as_often_as_the_role_of_who_makes_it_allows(
+    client: TestClient, ada: dict[str, str], owner: Session, db: Engine
+) -> None:
+    number = a_definition(db, process_definition_json=a_definition_json("a"))
+    path = f"{BASE}/schedules"
+    admins = {"ada": ada, "bob": headers_of(owner, "bob", "admin")}
+    admins["root"] = headers_of(owner, "admin", "admin")
+
+    def make(who: str, cron: str) -> tuple[int, str]:
+        body = {"definition_id": number, "cron": cron}
+        answer = client.post(path, json=body, headers=admins[who])
+        return answer.status_code, answer.text
+
+    each_second, each_ten, each_minute = "* * * * * ?", "0/10 * * * * ?", "0 * * * * ?"
+    assert [make(who, each_minute)[0] for who in admins] == [201, 201, 201]
+    assert [make(who, each_ten)[0] for who in admins] == [422, 201, 201]
+    assert [make(who, each_second)[0] for who in admins] == [422, 422, 201]
+    _, told = make("ada", each_second)
+    assert "at least 60 s apart (api.schedule_seconds_author)" in told
+    assert '"place":"cron"' in told
+    assert "ask one of its admins" in told
+    # Nor does an author change one to it, or bring online what the role may not make.
+    made = client.get(path, headers=ada).json()["items"]
+    slow, quick = f"{path}/{made[0]['id']}", f"{path}/{made[-1]['id']}"
+    change = {"cron": each_second}
+    any_ = {"If-Match": "*"}
+    assert client.patch(slow, json=change, headers={**ada, **any_}).status_code == 422
+    refused = client.post(f"{quick}/online", headers=ada)
+    assert (refused.status_code, "1 s apart" in refused.json()["detail"]) == (403, True)
+    assert client.post(f"{quick}/online", headers=admins["root"]).status_code == 200
+    assert client.post(f"{slow}/online", headers=ada).status_code == 200
+
+
 def test_a_complement_is_made_once_with_those_downstream(
     client: TestClient, owner: Session, db: Engine
 ) -> None:

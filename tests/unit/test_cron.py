@@ -413,3 +413,25 @@ def test_the_cycles_of_a_line_follow_its_fields(
 ) -> None:
     cron = Cron.parse(line)
     assert (max_cycle(cron), min_cycle(cron)) == (largest, smallest)
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("* * * * * ?", 1),
+        ("0/7 * * * * ?", 4),
+        ("0,59 0 3 * * ?", 59),
+        ("59 59 23 * * ?", 86_400),
+        ("0,59 0,59 0,23 * * ?", 1),
+        ("0 0,59 0,23 * * ?", 60),
+        ("0 0,59 0,23 ? * MON", 3540),
+        ("0 0,59 0,23 1,L * ?", 60),
+        ("0 0,59 0,23 1,15 * ?", 3540),
+        ("0 0 3 ? * MON,THU", 86_400),
+        ("0 * * * * ?", 60),
+        ("0 0 3 29 2 ?", 86_400),
+        ("0 0 3 1 1 ? 2050", 86_400),
+    ],
+)
+def test_the_least_gap_of_a_line_is_that_of_its_closest_fires(line: str, seconds: int) -> None:
+    assert Cron.parse(line).least_gap == seconds
