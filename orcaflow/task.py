@@ -1,6 +1,6 @@
-"""The helper for code in tasks: parameters, data sources, outputs and a log.
+"""The helper for code in tasks: parameters, data sources, datasets, outputs and a log.
 
-    from orcaflow.task import datasource, log, metrics, output, params
+    from orcaflow.task import allocate, datasource, log, metrics, output, params, publish
 
 For PYSPARK scripts and every other Python that a task runs; standard library only, and nothing of
 Orcaflow's daemons. Without Orcaflow around it, as when a script is tried by hand, parameters are
@@ -20,7 +20,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["datasource", "log", "metrics", "output", "params"]
+from orcaflow.datasets import Files, Range, allocate, ask_lock, publish, segments
+
+__all__ = [
+    "Files",
+    "Range",
+    "allocate",
+    "ask_lock",
+    "datasource",
+    "log",
+    "metrics",
+    "output",
+    "params",
+    "publish",
+    "segments",
+]
 
 _PARAMS: Final = "ORCAFLOW_PARAMS"
 _OUTPUT: Final = "ORCAFLOW_OUTPUT"

@@ -92,10 +92,12 @@ class Launcher:
         account_of: Callable[[str | None], Account | None] = tenants.account_of,
         wants_host: Callable[[Account | None], None] = lambda _: None,
         opened: Callable[[str], str] = lambda connection_params: connection_params,
+        asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """`wants_host` is told the account of an attempt that is about to ask its Spark host.
 
-        `opened` decrypts the passwords of a data source.
+        `opened` decrypts the passwords of a data source; `asks_by` returns the variables by which
+        an attempt reaches this worker.
         """
         self._zone = zone
         self._complement_uses_chosen_date = complement_uses_chosen_date
@@ -107,6 +109,7 @@ class Launcher:
         self._account_of = account_of
         self._wants_host = wants_host
         self._opened = opened
+        self._asks_by = asks_by
         self._crowds = Crowds()
         self._resources = home / "resources"
         self._servers_data = home / "postgres"
@@ -177,6 +180,7 @@ class Launcher:
                 given=parameters.get(tracing.PARAMETER, ""),
             ),
             **given,
+            **self._asks_by(task.id),
             outputs.VARIABLE: f"{task.execute_path}/{_OUTPUT_FILE}",
             "TMPDIR": task.execute_path,
             **(account.variables() if account else {}),

@@ -65,6 +65,7 @@ from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
 from common.store.listen import Notifications, hint_channel
+from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from common.store.worker.worker_groups import ensure_worker_groups
@@ -72,6 +73,9 @@ from common.tls import worker_server_context
 from worker import tenants
 from worker.assembly import Worker
 from worker.attempts import Ended, Started
+from worker.datasets.answering import DatasetAnswers
+from worker.datasets.folders import DatasetFolders
+from worker.datasets.server import DatasetServer
 from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
@@ -155,6 +159,8 @@ class WorkerServer:
         self._tails: TailLoop
         self._log_store: LogStoreProcess | None = None
         self._stored: LogStoreLoop | None = None
+        self._for_tenants = config.worker.tenant_mode == "tenant" and os.geteuid() == 0
+        self._running: Callable[[], frozenset[int]] = frozenset
         self._cutter = LogCutter(
             limit_bytes=config.worker.log_limit_bytes,
             wake=lambda: self._wakes.wake(LogCutter.name),
@@ -198,7 +204,12 @@ class WorkerServer:
             if config.log_store:
                 self._log_store = LogStoreProcess(config.log_store, cluster=cluster)
                 stack.callback(self._log_store.close)
-            supervisor, worker = self._parts(store, group_ids, cluster, registry)
+            datasets = self._dataset_server(PostgresDatasetStore(engine), cluster)
+            stack.callback(datasets.close)
+            supervisor, worker = self._parts(store, group_ids, cluster, registry, datasets)
+            self._running = supervisor.running
+            service.add(datasets)
+            service.on_stop(DatasetServer.name, datasets.stop)
             # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
@@ -239,10 +250,11 @@ class WorkerServer:
         group_ids: frozenset[int],
         cluster: str,
         registry: Registry,
+        datasets: DatasetServer,
     ) -> tuple[Supervisor, Worker]:
         config, settings = self._config, self._settings
         tasks = config.home / "tasks"
-        for_tenants = settings.tenant_mode == "tenant" and os.geteuid() == 0
+        for_tenants = self._for_tenants
         if settings.data_dir:
             data_dir = Path(settings.data_dir)  # Its modes are its owner's business.
             data_dir.mkdir(parents=True, exist_ok=True)
@@ -286,6 +298,7 @@ class WorkerServer:
             ),
             wants_host=host.want,
             opened=DatasourceKeys(key_file(config)).opened,
+            asks_by=datasets.variables,
         )
         self._tails = TailLoop(
             store, logs=tasks / "logs", wake=lambda: self._wakes.wake(TailLoop.name)
@@ -354,6 +367,20 @@ class WorkerServer:
         if self._stored is not None:
             self._stored.left_behind(made[0].leftovers())
         return made[0], worker
+
+    def _dataset_server(self, store: PostgresDatasetStore, cluster: str) -> DatasetServer:
+        config = self._config
+        folders = DatasetFolders(
+            config.datasets_dir, cluster=cluster, for_tenants=self._for_tenants
+        )
+        return DatasetServer(
+            config.home / "run" / f"datasets-{self._settings.port}",
+            key=read_key(log_key_file(config), makes=True),
+            answer=DatasetAnswers(store, folders, remove=self._clean.remove).answer,
+            runs_here=lambda task: task in self._running(),
+            clock=self._clock,
+            for_tenants=self._for_tenants,
+        )
 
     def _reported(self, ends: Sequence[AttemptEnd]) -> None:
         if self._stored is not None:

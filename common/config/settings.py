@@ -211,6 +211,8 @@ class WorkerConfig:
     """Networks that HTTP tasks never reach, as a,b: here those where clouds give keys away."""
     data_dir: str = ""
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
+    datasets_dir: str = ""
+    """Folder of datasets' files, one for all workers; empty is datasets in the folder of data."""
     http_host: str = "127.0.0.1"
     """Address that serves health, metrics and logs; other than loopback, to the network."""
     tls: bool = False
@@ -322,3 +324,8 @@ class Config:
     def data_dir(self) -> Path:
         """The folder of the data that tasks share."""
         return Path(self.worker.data_dir or self.home / "data")
+
+    @property
+    def datasets_dir(self) -> Path:
+        """The folder of the files of datasets."""
+        return Path(self.worker.datasets_dir or self.data_dir / "datasets")

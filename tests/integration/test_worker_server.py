@@ -40,6 +40,7 @@ from operations.stored_logs import close_stores
 from operations.task_log import LogMissingError
 from operations.tasks import find_task
 from operations.worker_logs import ask, opened_anywhere
+from orcaflow import datasets
 from tests.conftest import ZookeeperRoot
 from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
@@ -358,11 +359,20 @@ def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(serving: Clu
 
 TENANTS_SCRIPT = """
 import os
+import sys
 home = os.environ["ORCAFLOW_HOME"]
 secret = [home + "/logs", home + "/tasks/records", "/proc/{daemon}/environ"]
 reached = [path for path in secret if os.access(path, os.R_OK)]
 open(os.environ["ORCAFLOW_DATA_DIR"] + "/mine", "w").close()
 print("uid", os.getuid(), "reached", reached, "list", os.access(home + "/data", os.R_OK))
+sys.path.insert(0, "{modules}")
+from datasets import Files, allocate, ask_lock, publish, segments
+ask_lock("flights", "2026-11-20/P1D")
+place = allocate("flights")
+(place.path / "part.parquet").write_text("rows")
+publish(place, [Files("2026-11-20/P1D", ["part.parquet"], rows=1)], key="main")
+(file,) = segments("flights").segments[-1].files
+print("published", open(file).read(), os.access(file, os.W_OK), os.access(place.path, os.W_OK))
 """
 
 
@@ -376,7 +386,12 @@ def test_a_worker_in_mode_tenant_runs_tasks_as_their_tenants_accounts(cluster: C
         cluster.sql("UPDATE t_ds_tenant SET tenant_code = %s WHERE id = 1", nobody.name)
         python = bare_python(nobody)
         daemon = cluster.start(TENANT_MODE="tenant", PYTHON=python)
-        script = TENANTS_SCRIPT.format(daemon=daemon.pid)
+        modules = Path(home) / "modules"
+        modules.mkdir()
+        (modules / "datasets.py").write_text(Path(datasets.__file__).read_text())
+        modules.chmod(0o755)
+        (modules / "datasets.py").chmod(0o644)
+        script = TENANTS_SCRIPT.format(daemon=daemon.pid, modules=modules)
         for task_type, text in (
             ("SHELL", f"exec {python} - <<'END'\n{script}END\n"),
             ("PYTHON", script),
@@ -384,8 +399,9 @@ def test_a_worker_in_mode_tenant_runs_tasks_as_their_tenants_accounts(cluster: C
             task = cluster.submit(text, task_type=task_type)
             assert cluster.end_of(task) is TaskState.SUCCESS
             log = cluster.text("SELECT log_path FROM t_ds_task_instance WHERE id = %s", task)
-            told = f"uid {nobody.uid} reached [] list False"
-            assert told in Path(log).read_text().splitlines()
+            told = Path(log).read_text().splitlines()
+            assert f"uid {nobody.uid} reached [] list False" in told
+            assert "published rows False False" in told
         own = cluster.home / "data" / "tenants" / nobody.name / "mine"
         assert own.stat().st_uid == nobody.uid
         daemon.send_signal(signal.SIGQUIT)

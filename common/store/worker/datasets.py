@@ -1,0 +1,219 @@
+"""Datasets as a worker reaches them for its tasks: segments, locks and publications.
+
+Names segments and publishes them in two transactions: a name that was given and not used is given
+again to the same work. Every answer may be asked for again. Used by `worker.datasets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine, and_, bindparam, select
+
+from common.model.intervals import Interval
+from common.model.lock_needs import group_of_run
+from common.model.locks import (
+    WRITING_LOCKS,
+    Busy,
+    Impossible,
+    Lock,
+    LockRequest,
+    LockType,
+    Revoked,
+)
+from common.model.segments import (
+    AlreadyPublished,
+    Conflict,
+    LockLost,
+    Outcome,
+    Publication,
+    Published,
+    Segment,
+    SegmentId,
+    StreamRange,
+)
+from common.store.streams.locks import locks_of, request_locks
+from common.store.streams.publication import publish
+from common.store.streams.segments import allocate, used_segments
+from common.store.tables import pending_segment, segment, task_instance
+from common.store.transaction import repeatable, transaction
+
+_TASK: Final = select(task_instance.c.process_instance_id, task_instance.c.name).where(
+    task_instance.c.id == bindparam("task_id")
+)
+# By the names that the work was given: these have an index by sequence.
+_OF_SEQUENCE: Final = (
+    select(segment.c.files)
+    .join_from(
+        pending_segment,
+        segment,
+        and_(
+            segment.c.dataset == pending_segment.c.dataset,
+            segment.c.interval == pending_segment.c.interval,
+            segment.c.origin_version == pending_segment.c.version,
+            segment.c.origin_num == pending_segment.c.partition_num,
+            segment.c.sequence == pending_segment.c.sequence,
+        ),
+    )
+    .where(pending_segment.c.dataset == bindparam("dataset"))
+    .where(pending_segment.c.sequence == bindparam("sequence"))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """The run of an attempt, and the name of its task."""
+
+    process_instance_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Files with rows of one chunk that are to become a segment."""
+
+    interval: Interval
+    files: tuple[str, ...]
+    rows: int
+    bytes: int
+
+
+class _UnnamedError(Exception):
+    """Rolls the transaction back, with its outcome."""
+
+    def __init__(self, outcome: LockLost | Conflict) -> None:
+        super().__init__(type(outcome).__name__)
+        self.outcome = outcome
+
+
+class PostgresDatasetStore:
+    """Datasets in PostgreSQL. Methods may be called from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def task(self, task_id: int) -> TaskFacts | None:
+        """Return the facts of an attempt; None if it has no row."""
+        row = repeatable(self._engine, lambda db: db.execute(_TASK, {"task_id": task_id}).first())
+        if row is None:
+            return None
+        return TaskFacts(process_instance_id=row.process_instance_id, name=row.name)
+
+    def segments(self, dataset: str, interval: Interval | None) -> tuple[Segment, ...]:
+        """Return the segments whose rows are the dataset's, or that have some in the interval."""
+        return repeatable(self._engine, lambda db: used_segments(db, dataset, interval))
+
+    def lock(
+        self,
+        task_id: int,
+        dataset: str,
+        interval: Interval,
+        *,
+        kind: LockType,
+        priority: int,
+        of_stream: bool,
+    ) -> Lock | Busy | Revoked | Impossible:
+        """Ask for a lock for a running attempt, as a task of its run or of the dataset's stream."""
+
+        def ask(db: Connection) -> tuple[Lock, ...] | Busy | Revoked | Impossible:
+            row = db.execute(_TASK, {"task_id": task_id}).first()
+            if row is None:
+                return Impossible(reason=f"there is no attempt {task_id}")
+            group = group_of_run(row.process_instance_id)
+            request = LockRequest(
+                dataset=dataset,
+                group_id=group_of_stream(dataset) if of_stream else group,
+                interval=interval,
+                type=kind,
+                priority=priority,
+            )
+            return request_locks(db, task_id, (request,))
+
+        # To join a lock of the own group once more changes nothing.
+        answer = repeatable(self._engine, ask, begin=transaction)
+        return answer[0] if isinstance(answer, tuple) else answer
+
+    def writes(self, task_id: int, dataset: str) -> bool:
+        """Return True if the attempt holds a lock to write some interval of the dataset."""
+        locks = repeatable(self._engine, lambda db: locks_of(db, task_id))
+        return any(lock.dataset == dataset and lock.type in WRITING_LOCKS for lock in locks)
+
+    def published(self, dataset: str, sequence: str) -> frozenset[str] | None:
+        """Return the files of a sequence that has published some segments; None if it has none."""
+        rows = repeatable(
+            self._engine,
+            lambda db: db.execute(_OF_SEQUENCE, {"dataset": dataset, "sequence": sequence}).all(),
+        )
+        return frozenset(file for row in rows for file in row.files) if rows else None
+
+    def publish(
+        self,
+        task_id: int,
+        dataset: str,
+        parts: Sequence[Part],
+        *,
+        sequence: str,
+        stream_range: StreamRange | None = None,
+        replaces: Interval | None = None,
+        is_whole: bool = False,
+    ) -> Outcome:
+        """Name these parts, and publish them as segments.
+
+        `is_whole`: the sequence has one publication alone, so whatever it has published before is
+        all that it ever does.
+        """
+        if is_whole and (before := self.published(dataset, sequence)) is not None:
+            return AlreadyPublished(files=before)
+        if not parts and stream_range is None and replaces is None:
+            return Published()
+        try:
+            names = repeatable(
+                self._engine,
+                lambda db: _named(db, task_id, dataset, parts, sequence),
+                begin=transaction,
+            )
+        except _UnnamedError as refused:
+            return refused.outcome
+        return publish(
+            self._engine,
+            Publication(
+                dataset=dataset,
+                task_id=task_id,
+                sequence=sequence,
+                segments=tuple(
+                    Segment(id=name, files=part.files, rows=part.rows, bytes=part.bytes)
+                    for name, part in zip(names, parts, strict=True)
+                ),
+                range=stream_range,
+                replaces=replaces,
+            ),
+        )
+
+
+def group_of_stream(dataset: str) -> str:
+    """Return the group that all tasks of a dataset's stream are."""
+    return f"index_kafka_{dataset}"
+
+
+def _named(
+    db: Connection, task_id: int, dataset: str, parts: Sequence[Part], sequence: str
+) -> list[SegmentId]:
+    """Name each part, in its place among those of its chunk."""
+    names: list[SegmentId] = []
+    places: dict[Interval, int] = {}
+    for part in parts:
+        place = places[part.interval] = places.get(part.interval, -1) + 1
+        name = allocate(
+            db,
+            task_id,
+            dataset,
+            part.interval,
+            sequence=sequence,
+            previous=str(place) if place else "",
+        )
+        if not isinstance(name, SegmentId):
+            raise _UnnamedError(name)
+        names.append(name)
+    return names

@@ -1,0 +1,82 @@
+"""A worker's end of the socket for datasets, without the rest of a worker, for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from common.clock import SystemClock
+from common.store.worker.datasets import PostgresDatasetStore
+from orcaflow.datasets import Allocation, Files
+from worker.datasets.answering import DatasetAnswers
+from worker.datasets.folders import DatasetFolders
+from worker.datasets.server import DatasetServer
+from worker.workspace import remove_directory
+
+CLUSTER = "0123456789ab"
+
+
+class Desk:
+    """Serves attempts that tests let in; one after the other asks in this process."""
+
+    def __init__(self, home: Path, engine: Engine, patch: pytest.MonkeyPatch) -> None:
+        self.running: set[int] = set()
+        self.folders = DatasetFolders(home / "datasets", cluster=CLUSTER, for_tenants=False)
+        self._patch = patch
+        answers = DatasetAnswers(
+            PostgresDatasetStore(engine), self.folders, remove=remove_directory
+        )
+        self.server = DatasetServer(
+            home / "run",
+            key=b"k" * 32,
+            answer=answers.answer,
+            runs_here=self.running.__contains__,
+            clock=SystemClock(),
+            for_tenants=False,
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            self.server.run_once()
+
+    def enter(self, task_id: int) -> None:
+        """Be the process of this attempt from now on."""
+        self.running.add(task_id)
+        self._patch.setenv("ORCAFLOW_TASK_INSTANCE_ID", str(task_id))
+        for name, value in self.server.variables(task_id).items():
+            self._patch.setenv(name, value)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self.server.stop()
+        self._thread.join()
+        self.server.close()
+
+
+@contextmanager
+def desk(home: Path, engine: Engine, patch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    made = Desk(home, engine, patch)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def written(place: Allocation, name: str = "part.parquet", content: str = "rows") -> str:
+    """Write a file of a write; its name."""
+    path = place.path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return name
+
+
+def some_files(place: Allocation, interval: str, name: str = "part.parquet") -> Files:
+    return Files(interval, [written(place, name)], rows=10)

@@ -1,0 +1,85 @@
+"""Requests of tasks about datasets: whatever they say is read, or refused with its mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.model.intervals import read_interval
+from common.model.locks import LockType
+from worker.datasets.requests import AskLock, AskPublish, DatasetRequestError, read_ask
+
+DAY = "2026-11-20/P1D"
+
+
+def a_publication(**changes: Any) -> dict[str, Any]:
+    part = {"interval": DAY, "files": ["a.parquet"], "rows": 1}
+    values = {"ask": "publish", "dataset": "ds", "write": "0" * 16, "segments": [part], "key": "k"}
+    return values | changes
+
+
+def a_part(**changes: Any) -> list[dict[str, Any]]:
+    return [{"interval": DAY, "files": ["a.parquet"], "rows": 1} | changes]
+
+
+def a_range(**changes: Any) -> dict[str, Any]:
+    given = {"stream": "s", "starts": {"0": 1}, "ends": {"0": 2}} | changes
+    return a_publication(key=None, sequence="s_0", range=given)
+
+
+def test_a_publication_is_read() -> None:
+    found = read_ask(a_range(max_event_times={"0": "2026-11-20T04:00"}))
+    assert isinstance(found, AskPublish)
+    assert found.range is not None
+    assert (found.range.starts, found.range.ends) == ({0: 1}, {0: 2})
+    assert found.segments[0].interval == read_interval(DAY)
+
+
+def test_a_lock_of_a_stream_has_its_priority() -> None:
+    asked = {"ask": "lock", "dataset": "ds", "interval": DAY, "type": "APPEND", "stream": True}
+    assert read_ask(asked) == AskLock(
+        dataset="ds",
+        interval=read_interval(DAY),
+        type=LockType.APPEND,
+        priority=75,
+        of_stream=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (None, "a JSON object"),
+        ({"ask": "drop", "dataset": "ds"}, "there is no request 'drop'"),
+        ({"ask": "folder", "dataset": "../ds"}, "dataset '../ds' is no name"),
+        ({"ask": "folder", "dataset": 5}, "dataset 5 is no name"),
+        ({"ask": "segments", "dataset": "ds", "interval": "today"}, "'today' is no interval"),
+        ({"ask": "lock", "dataset": "ds", "interval": DAY, "type": "X"}, "type must be one of"),
+        (
+            {"ask": "lock", "dataset": "ds", "interval": DAY, "priority": 101},
+            "priority must be a whole number from 0 to 100",
+        ),
+        (a_publication(write="../../x"), "write must be"),
+        (a_publication(key=None), "one of key, replaces and sequence"),
+        (a_publication(replaces=DAY), "one of key, replaces and sequence"),
+        (a_publication(key="k" * 201), "200 characters"),
+        (a_publication(key="a\nb"), "key must be a text"),
+        (a_publication(key=None, sequence="run 1 task a append k"), "must not begin with 'run '"),
+        (a_publication(range={}), "a range belongs to"),
+        (a_publication(segments={}), "segments must be a list"),
+        (a_publication(segments=[5]), r"segments\[0\] must have"),
+        (a_publication(segments=a_part(files=[])), r"segments\[0\] has no file"),
+        (a_publication(segments=a_part(rows=-1)), r"segments\[0\].rows must be a whole"),
+        (a_publication(segments=a_part(rows=True)), r"segments\[0\].rows must be a whole"),
+        (a_publication(segments=a_part() + a_part()), "named twice"),
+        (a_publication(segments=a_part() * 5_001), "5,000"),
+        (a_range(starts={"0": "x"}), "range.starts must be a whole"),
+        (a_range(starts={"-1": 0}), "numbers of partitions"),
+        (a_range(stream=""), "no name of a stream"),
+        (a_range(max_event_times={"0": "noon"}), "range.max_event_times"),
+    ],
+)
+def test_a_mistake_is_named(document: object, problem: str) -> None:
+    with pytest.raises(DatasetRequestError, match=problem):
+        read_ask(document)

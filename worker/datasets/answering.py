@@ -1,0 +1,252 @@
+"""Answers what tasks ask about datasets: looks, locks, makes folders, and publishes.
+
+An answer is an object with `outcome`, and never holds a secret. Every request may be repeated, and
+has to be if its answer was lost. Nothing that may have been published is ever removed here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, assert_never
+
+from common.errors import SchedulerError, ServiceUnreachableError
+from common.model.intervals import Interval, instant_text
+from common.model.locks import Busy, Impossible, Lock, LockType, Revoked
+from common.model.segments import (
+    AlreadyPublished,
+    Conflict,
+    LockLost,
+    Outcome,
+    Published,
+    Segment,
+    StreamRange,
+)
+from common.store.worker.datasets import Part, TaskFacts
+from worker.datasets.folders import DatasetFolders, WriteFolder
+from worker.datasets.requests import (
+    OF_RUNS,
+    AskFolder,
+    AskLock,
+    AskPublish,
+    AskSegments,
+    DatasetRequestError,
+    read_ask,
+)
+from worker.workspace import Account
+
+log = logging.getLogger(__name__)
+
+_NOT_NOW: Final = "unavailable"
+
+
+class Store(Protocol):
+    """`common.store.worker.datasets.PostgresDatasetStore`."""
+
+    def task(self, task_id: int) -> TaskFacts | None: ...
+
+    def segments(self, dataset: str, interval: Interval | None) -> tuple[Segment, ...]: ...
+
+    def lock(
+        self,
+        task_id: int,
+        dataset: str,
+        interval: Interval,
+        *,
+        kind: LockType,
+        priority: int,
+        of_stream: bool,
+    ) -> Lock | Busy | Revoked | Impossible: ...
+
+    def writes(self, task_id: int, dataset: str) -> bool: ...
+
+    def publish(
+        self,
+        task_id: int,
+        dataset: str,
+        parts: tuple[Part, ...],
+        *,
+        sequence: str,
+        stream_range: StreamRange | None = None,
+        replaces: Interval | None = None,
+        is_whole: bool = False,
+    ) -> Outcome: ...
+
+
+class DatasetAnswers:
+    """Answers requests of attempts that are known to be who they say; from any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        folders: DatasetFolders,
+        *,
+        remove: Callable[[Path], None],
+    ) -> None:
+        """`remove` removes a write's folder, some time soon."""
+        self._store = store
+        self._folders = folders
+        self._remove = remove
+
+    def answer(self, task_id: int, account: Account | None, body: bytes) -> Mapping[str, Any]:
+        """Answer a request. Never raises."""
+        try:
+            try:
+                document = json.loads(body)
+            except (ValueError, RecursionError) as error:
+                raise DatasetRequestError(f"the request is not valid JSON: {error}") from error
+            ask = read_ask(document)
+            match ask:
+                case AskSegments():
+                    return self._segments(ask)
+                case AskLock():
+                    return self._lock(task_id, ask)
+                case AskFolder():
+                    return self._folder(task_id, account, ask)
+                case AskPublish():
+                    return self._publish(task_id, ask)
+                case _:
+                    assert_never(ask)
+        except ServiceUnreachableError as error:
+            return {"outcome": _NOT_NOW, "reason": str(error)}
+        except SchedulerError as error:
+            return {"outcome": "refused", "reason": str(error)}
+        except OSError as error:
+            return {"outcome": "refused", "reason": f"{error.filename}: {error.strerror}"}
+        except Exception:
+            log.exception("request of a task failed", extra={"task_instance_id": task_id})
+            return {"outcome": "refused", "reason": "the worker has failed; its log says why"}
+
+    def _segments(self, ask: AskSegments) -> Mapping[str, Any]:
+        found = self._store.segments(ask.dataset, ask.interval)
+        return {
+            "outcome": "segments",
+            "interval": None if ask.interval is None else _ends(ask.interval),
+            "segments": [
+                {
+                    "interval": _ends(each.id.interval),
+                    "version": each.id.version,
+                    "number": each.id.partition_num,
+                    "files": [str(self._folders.root / name) for name in each.files],
+                    "rows": each.rows,
+                    "bytes": each.bytes,
+                }
+                for each in found
+            ],
+        }
+
+    def _lock(self, task_id: int, ask: AskLock) -> Mapping[str, Any]:
+        found = self._store.lock(
+            task_id,
+            ask.dataset,
+            ask.interval,
+            kind=ask.type,
+            priority=ask.priority,
+            of_stream=ask.of_stream,
+        )
+        match found:
+            case Lock(revoked=False):
+                return {
+                    "outcome": "locked",
+                    "interval": _ends(found.interval),
+                    "version": found.version,
+                }
+            case Lock():
+                return {"outcome": "lock lost", "reason": f"{found} was revoked"}
+            case Busy(by=locks):
+                return {"outcome": "busy", "reason": ", ".join(map(str, locks))}
+            case Revoked(lock=lock):
+                return {"outcome": "lock lost", "reason": f"{lock} was revoked"}
+            case Impossible(reason=reason):
+                return {"outcome": "conflict", "reason": reason}
+            case _:
+                assert_never(found)
+
+    def _folder(self, task_id: int, account: Account | None, ask: AskFolder) -> Mapping[str, Any]:
+        if not self._store.writes(task_id, ask.dataset):
+            raise DatasetRequestError(_missing_lock(ask.dataset, None))
+        made = self._folders.make(ask.dataset, task_id, account)
+        return {"outcome": "folder", "write": made.write, "path": str(made.path)}
+
+    def _publish(self, task_id: int, ask: AskPublish) -> Mapping[str, Any]:
+        facts = self._store.task(task_id)
+        if facts is None:
+            raise DatasetRequestError(f"there is no attempt {task_id}")
+        folder = self._folders.of(ask.dataset, task_id, ask.write)
+        outcome = self._store.publish(
+            task_id,
+            ask.dataset,
+            self._parts(folder, ask),
+            sequence=_sequence(facts, ask),
+            stream_range=ask.range,
+            replaces=ask.replaces,
+            is_whole=ask.key is not None,
+        )
+        match outcome:
+            case Published(ids=ids):
+                log.info(
+                    "segments published",
+                    extra={
+                        "task_instance_id": task_id,
+                        "dataset": ask.dataset,
+                        "segments": len(ids),
+                    },
+                )
+                return {"outcome": "published", "segments": [str(each) for each in ids]}
+            case AlreadyPublished(files=files):
+                prefix = self._folders.path_of(folder, "")
+                is_own = any(name.startswith(prefix) for name in files)
+                if not is_own and ask.segments:
+                    # What others have published is the same work; nothing will ever name these.
+                    self._remove(folder.path)
+                return {"outcome": "already published", "by_this": is_own}
+            case LockLost(lock=lock):
+                return {"outcome": "lock lost", "reason": f"{lock} was revoked"}
+            case Conflict(reason=reason):
+                if "holds no lock" in reason:
+                    where = ask.replaces or next((each.interval for each in ask.segments), None)
+                    reason = f"{reason}; {_missing_lock(ask.dataset, where, ask)}"
+                return {"outcome": "conflict", "reason": reason}
+            case _:
+                assert_never(outcome)
+
+    def _parts(self, folder: WriteFolder, ask: AskPublish) -> tuple[Part, ...]:
+        return tuple(
+            Part(
+                interval=each.interval,
+                files=tuple(self._folders.path_of(folder, name) for name in each.files),
+                rows=each.rows,
+                bytes=self._folders.check(folder, each.files),
+            )
+            for each in ask.segments
+        )
+
+
+def _sequence(facts: TaskFacts, ask: AskPublish) -> str:
+    """Name the work. An append is the same in all attempts of a run's task; a replacement is not.
+
+    Whoever replaces an interval again leaves the same rows, and after a repair other ones.
+    """
+    if ask.sequence is not None:
+        return ask.sequence
+    task = f"{OF_RUNS}{facts.process_instance_id} task {facts.name}"
+    return f"{task} write {ask.write}" if ask.key is None else f"{task} append {ask.key}"
+
+
+def _ends(interval: Interval) -> list[str]:
+    return [instant_text(interval.start), instant_text(interval.end)]
+
+
+def _missing_lock(dataset: str, interval: Interval | None, ask: AskPublish | None = None) -> str:
+    kind = LockType.APPEND if ask is not None and ask.replaces is None else LockType.REPLACE
+    lock = {
+        "dataset": dataset,
+        "interval": "$[yyyy-MM-dd]/P1D" if interval is None else str(interval),
+        "type": kind.value,
+    }
+    return (
+        f"a task that writes {dataset} asks for it in its definition, beside params:"
+        f' "locks": [{json.dumps(lock)}]'
+    )

@@ -1,0 +1,270 @@
+"""The socket by which tasks ask their worker about datasets.
+
+    task → worker   <attempt> <token> <bytes>\n<a JSON object of so many bytes>
+    worker → task   <bytes>\n<a JSON object of so many bytes>
+
+One request a connection. The token is the attempt's alone, in its environment, and good as long as
+it runs here; it is made from a key of the daemons', so that it outlives a restart of the daemon.
+Requests are read by one thread without waiting for anybody, and answered by a few others: a task
+that sends half a request, or too many at once, keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import select
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from common.clock import Clock
+from worker.spark.host.folders import PASSABLE, PRIVATE, make_folder
+from worker.workspace import Account
+
+log = logging.getLogger(__name__)
+
+SOCKET_VARIABLE: Final = "ORCAFLOW_DATASETS"
+TOKEN_VARIABLE: Final = "ORCAFLOW_DATASETS_TOKEN"  # noqa: S105  # Its name.
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+_HEAD: Final = re.compile(rb"([1-9][0-9]{0,9}) ([0-9a-f]{64}) ([1-9][0-9]{0,7})")
+_LONGEST_HEAD: Final = 100
+_MOST_LINKS: Final = 200
+_MOST_OF_A_TASK: Final = 4
+_THREADS: Final = 4
+_PATIENCE_SECONDS: Final = 30.0
+_WAIT_SECONDS: Final = 10.0
+_CREDENTIALS: Final = struct.Struct("3i")
+
+Answer = Callable[[int, Account | None, bytes], Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class _Link:
+    """A connection of which a request is being read."""
+
+    connection: socket.socket
+    give_up_at: float
+    read: bytearray
+    task_id: int = 0
+    """0 until its head was read."""
+    length: int = 0
+
+
+class DatasetServer:
+    """Blocks in `run_once` where other loops rest, so it needs a `stop` of its own."""
+
+    name = "datasets"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        key: bytes,
+        answer: Answer,
+        runs_here: Callable[[int], bool],
+        clock: Clock,
+        for_tenants: bool,
+    ) -> None:
+        """`for_tenants`: tasks run as other accounts, which may connect too."""
+        self._key = key
+        self._answer = answer
+        self._runs_here = runs_here
+        self._clock = clock
+        self._for_tenants = for_tenants
+        self._stopping = False
+        make_folder(folder, PASSABLE if for_tenants else PRIVATE)
+        self.path = folder / "ask.sock"
+        self._listener = _listening(self.path, 0o666 if for_tenants else 0o600)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.epoll()
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._links: dict[int, _Link] = {}
+        self._answering: Counter[int] = Counter()
+        self._lock = Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
+
+    def variables(self, task_id: int) -> dict[str, str]:
+        """Return the variables by which an attempt finds the socket and is known there."""
+        return {SOCKET_VARIABLE: str(self.path), TOKEN_VARIABLE: self._token(task_id)}
+
+    def stop(self) -> None:
+        """End the present wait and take no other request; called by another thread."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Close everything, once what is being answered was; tasks ask again later."""
+        self._pool.shutdown()
+        for link in list(self._links.values()):
+            self._drop(link)
+        self._poll.close()
+        self._listener.close()
+        os.close(self._wake)
+
+    def run_once(self) -> timedelta:
+        """Wait for requests, for ten seconds at most, and have them answered."""
+        if self._stopping:
+            return timedelta(seconds=_WAIT_SECONDS)
+        for descriptor, _ in self._poll.poll(_WAIT_SECONDS):
+            if descriptor == self._wake:
+                os.eventfd_read(self._wake)
+            elif descriptor == self._listener.fileno():
+                self._accept()
+            elif (link := self._links.get(descriptor)) is not None:
+                self._read(link)
+        now = self._clock.monotonic()
+        for link in [each for each in self._links.values() if each.give_up_at <= now]:
+            self._drop(link)
+        return timedelta()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as error:
+            log.warning("connection could not be taken", extra={"error": str(error)})
+            return
+        connection.setblocking(False)
+        if len(self._links) >= _MOST_LINKS:
+            # The one that has been silent longest; its task, if it is one, asks again.
+            self._drop(next(iter(self._links.values())))
+        give_up_at = self._clock.monotonic() + _PATIENCE_SECONDS
+        link = _Link(connection, give_up_at, bytearray())
+        self._links[connection.fileno()] = link
+        self._poll.register(connection, select.EPOLLIN)
+
+    def _read(self, link: _Link) -> None:
+        most = link.length - len(link.read) if link.task_id else _LONGEST_HEAD
+        try:
+            part = link.connection.recv(min(most, 65_536))
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        if not part:
+            self._drop(link)
+            return
+        link.read += part
+        if not link.task_id and not self._read_head(link):
+            return
+        if len(link.read) >= link.length:
+            self._forget(link)
+            self._pool.submit(self._serve, link)
+
+    def _read_head(self, link: _Link) -> bool:
+        """Read who asks; True once that is known and believed."""
+        head, newline, rest = bytes(link.read).partition(b"\n")
+        if not newline:
+            if len(head) >= _LONGEST_HEAD:
+                self._refuse(link, "this is no request")
+            return False
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            self._refuse(link, "this is no request")
+            return False
+        task_id, length = int(found[1]), int(found[3])
+        if not hmac.compare_digest(found[2].decode(), self._token(task_id)):
+            self._refuse(link, "the token is not that of the attempt")
+        elif not self._runs_here(task_id):
+            self._refuse(link, f"attempt {task_id} does not run here any more")
+        elif length > MOST_BYTES or len(rest) > length:
+            self._refuse(link, f"a request may have {MOST_BYTES:,} bytes")
+        elif not self._takes(task_id):
+            self._refuse(link, "too many requests at once", outcome="unavailable")
+        else:
+            link.task_id, link.length, link.read = task_id, length, bytearray(rest)
+            return True
+        return False
+
+    def _takes(self, task_id: int) -> bool:
+        with self._lock:
+            if self._answering[task_id] >= _MOST_OF_A_TASK:
+                return False
+            self._answering[task_id] += 1
+            return True
+
+    def _serve(self, link: _Link) -> None:
+        """Answer a whole request; on a thread of the pool."""
+        try:
+            account = _account_of(link.connection) if self._for_tenants else None
+            answer = self._answer(link.task_id, account, bytes(link.read))
+            link.connection.settimeout(_PATIENCE_SECONDS)
+            _send(link.connection, answer)
+        except OSError:
+            pass  # Hung up; it asks again.
+        finally:
+            self._done(link)
+            link.connection.close()
+
+    def _refuse(self, link: _Link, reason: str, *, outcome: str = "refused") -> None:
+        # So short an answer never has to wait for room.
+        with contextlib.suppress(OSError):
+            _send(link.connection, {"outcome": outcome, "reason": reason})
+        self._drop(link)
+
+    def _drop(self, link: _Link) -> None:
+        self._forget(link)
+        if link.task_id:
+            self._done(link)
+        link.connection.close()
+
+    def _forget(self, link: _Link) -> None:
+        del self._links[link.connection.fileno()]
+        self._poll.unregister(link.connection)
+
+    def _done(self, link: _Link) -> None:
+        with self._lock:
+            self._answering[link.task_id] -= 1
+            if not self._answering[link.task_id]:
+                del self._answering[link.task_id]
+
+    def _token(self, task_id: int) -> str:
+        return hmac.new(self._key, f"datasets {task_id}".encode(), hashlib.sha256).hexdigest()
+
+
+def _listening(path: Path, mode: int) -> socket.socket:
+    """A socket at this path, in place of what a former incarnation has left there."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # By its folder's descriptor: an address may have a hundred characters only.
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        path.chmod(mode)
+        listener.setblocking(False)
+        listener.listen(_MOST_LINKS)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _send(connection: socket.socket, answer: Mapping[str, Any]) -> None:
+    body = json.dumps(answer).encode()
+    connection.sendall(b"%d\n%s" % (len(body), body))
+
+
+def _account_of(connection: socket.socket) -> Account | None:
+    """The account of the other end; None if it is the daemon's own."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, gid = _CREDENTIALS.unpack(found)
+    if uid == os.geteuid():
+        return None
+    return Account(name=str(uid), uid=uid, gid=gid, groups=(gid,), home="/")
