@@ -41,6 +41,7 @@ from api.routes import (
     commands,
     complements,
     datasources,
+    definition_versions,
     definitions,
     events,
     instances,
@@ -65,6 +66,7 @@ from common.store.connect import Engine
 
 ROUTES: Final[tuple[Route, ...]] = (
     *definitions.ROUTES,
+    *definition_versions.ROUTES,
     *instances.ROUTES,
     *tasks.ROUTES,
     *logs.ROUTES,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from common.store.connect import Connection
     from common.store.people.definitions import DefinitionRow
 
-_SAVING: Final = ("definition.import", "definition.execution-type")
+_SAVING: Final = ("definition.import", "definition.execution-type", "definition.restore")
 
 
 def definition_tag(db: Connection, found: DefinitionRow) -> str:

@@ -21,7 +21,7 @@ from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.task_types import known_task_types
-from operations import exporting, importing
+from operations import definition_versions, exporting, importing
 from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
 from operations.definition_tags import check_tag, definition_tag
@@ -105,8 +105,11 @@ def import_definitions(
         db = made.db
         made.project_id = project_id
         seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, project_id)
+        store.lock_imports(db)
+        formers = definition_versions.formers(
+            db, [each.name for each in documents], project_id=project_id, replaces=replaces
+        )
         if only_new:
-            store.lock_imports(db)
             for each in documents:
                 _check_free(db, each.name, project_id=project_id)
         if replaces is not None:
@@ -119,18 +122,20 @@ def import_definitions(
                 project_id=project_id,
                 expected=expected,
             )
+        at = SystemClock().now()
         imported = importing.import_documents(
             db,
             documents,
             principal=session.principal,
             project_id=project_id,
-            at=SystemClock().now(),
+            at=at,
             online=online,
             zone=cluster_zone(session.config),
             environment=environment,
             data_dir=str(session.config.data_dir),
             own_codes=own_codes,
         )
+        definition_versions.keep(db, session.principal, formers, imported, at=at)
         lost = [each for one in imported for each in one.findings if each.keeps_offline]
         if whole and lost:
             raise InvalidDefinitionError(tuple(str(each) for each in lost[:_SHOWN_FINDINGS]))
@@ -172,7 +177,6 @@ def _rename(
     expected: str | None,
 ) -> None:
     """Give the definition a name, by which the import then finds it."""
-    store.lock_imports(db)
     row = definition_given(db, session.principal, Action.AUTHOR, definition_id)
     if row.project_id != project_id:
         raise NotFoundError(f"there is no process definition {definition_id} in this project")

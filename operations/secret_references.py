@@ -63,6 +63,11 @@ def with_references(document: Mapping[str, Any]) -> Referenced:
     return Referenced(document=_mapped(document, refer), values=values)
 
 
+def references_in(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the variables that a document refers to."""
+    return tuple(sorted(set(_REFERENCE.findall(json.dumps(document)))))
+
+
 def without_references(value: Any, secrets: Mapping[str, object], missing: set[str]) -> Any:
     """Put secrets for the references in a JSON value; collect those that have no value."""
     match value:

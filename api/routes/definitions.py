@@ -129,7 +129,7 @@ def create(
         only_new=True,
     )
     response.headers["Location"] = f"{BASE}/definitions/{made.id}"
-    return _saved(session, made, response)
+    return saved(session, made, response)
 
 
 def replace(
@@ -150,7 +150,7 @@ def replace(
     made = operations.replace_definition(
         session, id, document, expected=needed(condition), online=online
     )
-    return _saved(session, made, response)
+    return saved(session, made, response)
 
 
 def import_file(
@@ -267,7 +267,8 @@ def _only(session: Session, content: bytes) -> DefinitionDocument:
     return found[0]
 
 
-def _saved(session: Session, made: Imported, response: Response) -> dict[str, object]:
+def saved(session: Session, made: Imported, response: Response) -> dict[str, object]:
+    """Answer with a definition that was saved, and its tag."""
     response.headers["ETag"] = f'"{definition_detail(session, made.id).tag}"'
     return _row(made)
 

@@ -41,7 +41,7 @@ from common.store.reading import allow_reading
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 15))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 16))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""

@@ -35,6 +35,7 @@ OVER_HTTP: Final = frozenset(
         *("task log", "task force-success", "task render", "instance delete"),
         *("definition list", "definition export", "definition online", "definition offline"),
         *("definition set", "definition delete", "definition import", "definition show"),
+        *("definition versions", "definition diff", "definition restore"),
         *("datasource create", "datasource list", "datasource test", "datasource remove"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch", "instance show"),

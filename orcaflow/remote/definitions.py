@@ -6,16 +6,19 @@ A name is looked up first, and the order names its id: among names one could loo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
+from common.definition_diff import Difference, TaskChange, ValueChange
 from common.errors import NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode
 from common.model.states import ExecutionType, Priority, ReleaseState
 from common.store.people.definitions import DefinitionRow
-from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake, Place
+from operations.definition_versions import Compared, Version, place_of
 from operations.definitions import DefinitionDetail, ExecutionTypeSet, Released
 from operations.deleting import Deleted, DeletedDefinitions
 from operations.exported_schedule import ImportedSchedule
@@ -91,6 +94,93 @@ def definition_detail(client: Client, definition: str) -> DefinitionDetail:
         mistakes=tuple(row["mistakes"]),
         tag="",
     )
+
+
+def versions(client: Client, definition: str, *, limit: int) -> list[Version]:
+    """List the newest versions first, a page at a time."""
+    number = definition_named(client, definition).id
+    found: list[Version] = []
+    after: str | None = None
+    while len(found) < limit:
+        asked = {"limit": min(_PAGE, limit - len(found)), "after": after}
+        answer = client.get(f"/definitions/{number}/versions", asked)
+        found += [
+            Version(
+                version=row["version"],
+                user_name=row["user"],
+                note=row["note"],
+                create_time=datetime.fromisoformat(row["create_time"]),
+                is_current=row["current"],
+            )
+            for row in answer["items"]
+        ]
+        after = answer["next"]
+        if after is None:
+            break
+    return found
+
+
+def export_version(client: Client, definition: str, version: int) -> Export:
+    """Return a version of a definition as a document."""
+    number = definition_named(client, definition).id
+    answer = client.get(f"/definitions/{number}/versions/{version}")
+    return Export(document=answer["document"], references=tuple(answer["references"]))
+
+
+def compare(
+    client: Client, definition: str, *, before: int | None = None, after: int | None = None
+) -> Compared:
+    """Return the difference of two versions."""
+    number = definition_named(client, definition).id
+    row = client.get(f"/definitions/{number}/diff", {"from": before, "to": after})
+    return Compared(
+        name=row["definition"],
+        before=row["before"],
+        after=row["after"],
+        difference=Difference(
+            added=tuple(row["added"]),
+            removed=tuple(row["removed"]),
+            changed=tuple(
+                TaskChange(
+                    name=each["name"],
+                    was=each["was"],
+                    changes=tuple(_change_of(one) for one in each["changes"]),
+                )
+                for each in row["changed"]
+            ),
+            edges_added=tuple((above, below) for above, below in row["edges_added"]),
+            edges_removed=tuple((above, below) for above, below in row["edges_removed"]),
+            settings=tuple(_change_of(each) for each in row["settings"]),
+            risks=tuple(row["risks"]),
+        ),
+    )
+
+
+def _change_of(row: Mapping[str, Any]) -> ValueChange:
+    return ValueChange(
+        key=row["key"], before=row["before"], after=row["after"], lines=tuple(row["lines"])
+    )
+
+
+def restore(client: Client, definition: str, version: int) -> Imported:
+    """Save an old version once more."""
+    found = definition_named(client, definition)
+    document = DefinitionDocument(
+        name=found.name,
+        description=None,
+        document={},
+        global_params=None,
+        timeout_minutes=0,
+        tenant_id=-1,
+        task_count=0,
+        place=Place(file=place_of(version), definition=found.name),
+    )
+    try:
+        row = client.post(f"/definitions/{found.id}/restore", {"version": version})
+    except RefusedDefinitionError as error:
+        rows = error.rows or [{}]
+        raise InvalidFilesError([_mistake(each, [document]) for each in rows]) from None
+    return _imported(row, replace(document, task_count=row["tasks"]))
 
 
 def import_definitions(
@@ -220,6 +310,10 @@ def delete_instances(client: Client, ids: Sequence[int], *, force: bool) -> Dele
 
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "definition_versions.compare": compare,
+    "definition_versions.export_version": export_version,
+    "definition_versions.restore": restore,
+    "definition_versions.versions": versions,
     "definitions.definition_detail": definition_detail,
     "definitions.import_definitions": import_definitions,
     "definitions.export_definition": export_definition,

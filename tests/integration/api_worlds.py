@@ -63,6 +63,18 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         connection.execute(
             update(t.project).where(t.project.c.id == project_id).values(description=name)
         )
+        # It was saved before, so that there are two versions.
+        connection.execute(
+            update(t.process_definition)
+            .where(t.process_definition.c.id == number)
+            .values(version=2)
+        )
+        former = {"name": name, "processDefinitionJson": json.loads(a_definition_json("a"))}
+        connection.execute(
+            insert(t.process_definition_log).values(
+                process_definition_id=number, version=1, document=json.dumps(former)
+            )
+        )
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
@@ -192,6 +204,8 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return document, {}
         case "definitions/release":
             return {"ids": [number], "release_state": "OFFLINE"}, {}
+        case "definitions/{id}/restore":
+            return {"version": 1}, {}
         case "definitions/execution-type":
             return {"ids": [number], "execution_type": "PARALLEL"}, {}
         case "schedules":

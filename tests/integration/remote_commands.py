@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Engine, insert, select, update
@@ -21,6 +22,19 @@ from tests.unit.later_definitions import a_later_export, a_later_task
 def a_cluster(db: Engine) -> None:
     """Rows for each command to find: an ended run, a live one, a sub process, and commands."""
     number = a_definition(db, process_definition_json=a_definition_json("a >> b"), name="nightly")
+    former = json.loads(a_definition_json("a >> b >> c", a={"maxRetryTimes": 2}))
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(version=2))
+        connection.execute(
+            insert(t.process_definition_log).values(
+                process_definition_id=number,
+                version=1,
+                document=json.dumps({"name": "nightly", "processDefinitionJson": former}),
+                user_name="ada",
+                note="of \x1b[31m",
+                create_time=NOW,
+            )
+        )
     ended = an_instance(
         db,
         ProcessState.FAILURE,
@@ -199,7 +213,7 @@ def files_to_import() -> dict[str, object]:
     """Files of all forms by their names, those among them that can't be imported."""
     script = {"name": "a", "type": "PYSPARK", "params": {"file": "job.py"}}
     child = {"name": "c", "type": "SUB_PROCESS", "params": {"processDefinitionId": 42}}
-    tasks = json.loads(a_definition_json("a >> b"))
+    tasks, fewer = json.loads(a_definition_json("a >> b")), json.loads(a_definition_json("a"))
     secret = [{"prop": "db_password", "value": "$ENV{ORCAFLOW_SECRET_DB_PASSWORD}"}]
     schedules = [{"crontab": "0 0 3 * * ? *", "timezoneId": "UTC"}]
     return {
@@ -211,6 +225,8 @@ def files_to_import() -> dict[str, object]:
             "schedules": schedules,
             "executionType": "SERIAL_WAIT",
         },
+        "own-2.json": {"name": "own", "globalParams": secret, "processDefinitionJson": fewer},
+        "own-3.json": {"name": "own", "processDefinitionJson": fewer},
         "script.json": [{"name": "script", "processDefinitionJson": {"tasks": [script]}}],
         "plain.yaml": {"name": "plain", "processDefinitionJson": tasks},
         "bare.json": {**tasks, "unknown": 1},
@@ -231,6 +247,38 @@ def files_to_import() -> dict[str, object]:
         },
         "wrong.json": {"name": "wrong", "processDefinitionJson": {"tasks": []}},
     }
+
+
+def import_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
+    """Import those files of a folder, and go through the versions of one of them."""
+
+    def load(*names: str) -> tuple[int, str, str]:
+        paths = [str(place / each) if "." in each else each for each in names]
+        return run("definition", "import", *paths)
+
+    yield load("own.json", "plain.yaml")
+    yield load("own.json", "-o", "json")
+    yield load("script.json")
+    yield load("bare.json", "--name", "bare", "--offline")
+    yield load("old.json", "--map", "definition:42=own")
+    yield load("old.json")
+    yield load("later.json", "--online")
+    yield load("lost.json", "own.json")
+    yield load("wrong.json")
+    yield run("definition", "show", "own")
+    yield run("definition", "show", "script", "-o", "json")
+    yield run("definition", "export", "own", "--as", "yaml")
+    yield load("own-2.json")
+    yield run("definition", "diff", "own")
+    yield run("definition", "restore", "own", "1")
+    yield run("definition", "restore", "own", "1")
+    yield run("definition", "restore", "own", "2", "-o", "json")
+    yield load("own-3.json")
+    # Its secret is gone.
+    yield run("definition", "restore", "own", "1")
+    code, out, err = run("definition", "versions", "own", "-o", "json")
+    yield code, out.replace('"admin"', '"database"'), err
+    yield load("own.json")
 
 
 SAME: Final = (
@@ -260,6 +308,13 @@ SAME: Final = (
     *("instance delete 2", "instance delete 99"),
     *("definition show nightly", "definition show nightly -o json", "definition show nobody"),
     *("definition import nothing.json", "definition export nightly --as yaml"),
+    *("definition versions nightly", "definition versions nightly -o json --limit 1"),
+    *("definition versions other", "definition versions nobody", "definition diff nightly"),
+    *("definition diff nightly -o json", "definition diff other", "definition diff nobody"),
+    *("definition diff nightly --from 2 --to 1", "definition diff nightly --from 3"),
+    *("definition export nightly --version 1", "definition export nightly --version 7"),
+    *("definition export nightly --version 1 --with-secrets", "definition restore nobody 1"),
+    *("definition restore nightly 7", "definition restore nightly 2 -o json"),
     *("datasource list", "datasource list -o json", "datasource test dw", "datasource test nobody"),
     *("datasource remove nobody", "datasource create dw --url sqlite:///x.db"),
     *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),

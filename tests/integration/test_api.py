@@ -83,7 +83,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
                 body, params = a_request(name, number, f"{role} in {number}")
                 answer = client.request(
                     method,
-                    path.format(id=number, kind="invalid"),
+                    path.format(id=number, kind="invalid", version=1),
                     json=body,
                     params=params,
                     headers={**headers[role], "If-Match": "*"},

@@ -49,6 +49,7 @@ from tests.integration.remote_commands import (
     a_definition_that_waits_for,
     datasource_journey,
     files_to_import,
+    import_journey,
     schedule_journey,
 )
 
@@ -370,24 +371,6 @@ def test_files_are_imported_by_a_server_as_they_are_at_the_database(
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
 
-    def journey(run: Cli) -> Iterator[tuple[int, str, str]]:
-        def load(*names: str) -> tuple[int, str, str]:
-            paths = [str(tmp_path / each) if "." in each else each for each in names]
-            return run("definition", "import", *paths)
-
-        yield load("own.json", "plain.yaml")
-        yield load("own.json", "-o", "json")
-        yield load("script.json")
-        yield load("bare.json", "--name", "bare", "--offline")
-        yield load("old.json", "--map", "definition:42=own")
-        yield load("old.json")
-        yield load("later.json", "--online")
-        yield load("lost.json", "own.json")
-        yield load("wrong.json")
-        yield run("definition", "show", "own")
-        yield run("definition", "show", "script", "-o", "json")
-        yield run("definition", "export", "own", "--as", "yaml")
-
     def stored() -> dict[str, object]:
         row = t.process_definition.c
         with db.begin() as connection:
@@ -404,13 +387,13 @@ def test_files_are_imported_by_a_server_as_they_are_at_the_database(
             connection.execute(t.schedule.delete())
         return found
 
-    here, made_here = [numbered(each) for each in journey(cli)], stored()
-    there, made_there = [numbered(each) for each in journey(remote)], stored()
+    here, made_here = [numbered(each) for each in import_journey(cli, tmp_path)], stored()
+    there, made_there = [numbered(each) for each in import_journey(remote, tmp_path)], stored()
     assert here == there
     assert made_here == made_there
     assert sorted(made_here) == ["bare", "later", "old", "own", "plain", "script"]
     assert "hunter2" in str(made_there["own"])
-    assert [code for code, _, _ in here] == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0]
+    assert [code for code, _, _ in here] == [int(each) for each in "000001011000000000100"]
 
 
 def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:

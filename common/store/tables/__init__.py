@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from common.store.tables.datasets import task_lock_holder as task_lock_holder
     from common.store.tables.datasets import task_lock_request as task_lock_request
     from common.store.tables.definitions import process_definition as process_definition
+    from common.store.tables.definitions import process_definition_log as process_definition_log
     from common.store.tables.pools import task_group as task_group
     from common.store.tables.pools import task_group_queue as task_group_queue
     from common.store.tables.projects import project as project
@@ -91,7 +92,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "command_ledger",
         "WITHOUT_EFFECT",
     ),
-    "definitions": ("process_definition",),
+    "definitions": ("process_definition", "process_definition_log"),
     "runs": (
         "WORKERLESS_TASK_TYPES",
         "process_instance",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Column, Index, String, Table, Text, UniqueConstraint, text
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 from common.model.states import ExecutionType, ReleaseState
 from common.store.tables.columns import (
@@ -16,6 +27,7 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    time_now,
     times,
 )
 
@@ -52,3 +64,22 @@ process_definition: Final = Table(
     code_is_no_other_id(),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
+
+# The versions of definitions. Their documents have references in the place of secrets.
+process_definition_log: Final = Table(
+    "t_ds_process_definition_log",
+    metadata,
+    Column(
+        "process_definition_id",
+        Integer,
+        ForeignKey("t_ds_process_definition.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False),
+    Column("user_id", Integer),
+    Column("user_name", String(64)),
+    Column("note", String(255)),
+    time_now("create_time"),
+)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.texts import counted
+from orcaflow.cli.commands import definition_versions
+from orcaflow.cli.commands.definition_versions import report_findings
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -23,10 +25,7 @@ from orcaflow.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from common.model.states import ReleaseState
-    from operations.findings import Finding
 
 app = typer.Typer(
     help="Import, look at, release and delete process definitions.",
@@ -126,7 +125,7 @@ def import_(
         imported = import_definitions(session, documents, online=online, environment=os.environ)
     rows = [imported_row(each) for each in imported]
     for each in imported:
-        _report_findings(each.document.name, each.findings)
+        report_findings(each.document.name, each.findings)
     if form is Format.JSON:
         print_json(rows)
         return
@@ -189,7 +188,7 @@ def lint(
         print_json(lint_document(documents, mistakes))
     else:
         for document in documents:
-            _report_findings(document.name, document.findings)
+            report_findings(document.name, document.findings)
         for document in documents:
             tasks = counted(document.task_count, "task")
             write(f"ok: {document.name} ({tasks}) in {document.file}")
@@ -248,7 +247,7 @@ def convert(
         print_json(conversion_document(found, files))
     else:
         for each, path in zip(found.converted, files, strict=True):
-            _report_findings(each.definition, each.findings)
+            report_findings(each.definition, each.findings)
             for note in each.notes:
                 say(f"unmapped: {each.definition!r:.80}: {note}")
             write(f"written: {path} ({each.definition}, {counted(each.tasks, 'task')})")
@@ -344,6 +343,7 @@ class ExportForm(StrEnum):
         "Examples:\n"
         "  orcaflow definition export flights > flights.json\n"
         "  orcaflow definition export flights --as yaml > flights.yaml\n"
+        "  orcaflow definition export flights --version 3 > flights-3.json\n"
     )
 )
 def export(
@@ -355,6 +355,9 @@ def export(
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="Print secrets too, instead of references.")
     ] = False,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, help="As it was; schedules are left out.")
+    ] = None,
 ) -> None:
     """Print a definition as a file that `import` takes, into this database or another.
 
@@ -364,11 +367,18 @@ def export(
     $ENV{ORCAFLOW_SECRET_DB_PASSWORD}: `import` looks them up in its environment, and otherwise
     keeps what the definition has there.
     """
+    from operations.definition_versions import export_version
     from operations.definitions import export_definition
     from operations.session import opened
 
+    if with_secrets and version is not None:
+        raise typer.BadParameter("--with-secrets goes without --version: none are kept with it")
     with opened() as session:
-        export = export_definition(session, name, with_secrets=with_secrets)
+        export = (
+            export_definition(session, name, with_secrets=with_secrets)
+            if version is None
+            else export_version(session, name, version)
+        )
     if as_ is ExportForm.YAML:
         from operations.strict_yaml import yaml_text
 
@@ -381,6 +391,9 @@ def export(
             f" {', '.join(export.references)} for `orcaflow definition import`, which otherwise"
             " keeps those of a definition of this name; --with-secrets prints them"
         )
+
+
+definition_versions.add_to(app)
 
 
 @app.command(epilog="Example: orcaflow definition online flights")
@@ -511,12 +524,6 @@ def delete(
     elif done.kept_instances:
         stay = "stays" if done.kept_instances == 1 else "stay"
         say(f"{counted(done.kept_instances, 'process instance')} {stay} as history")
-
-
-def _report_findings(name: str, findings: Iterable[Finding]) -> None:
-    for each in findings:
-        offline = ", kept OFFLINE" if each.keeps_offline else ""
-        say(f"{each.severity.value}{offline}: {name!r:.80}: {each}")
 
 
 def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:

@@ -1,0 +1,71 @@
+"""The shapes of answers and requests about versions of definitions and their differences."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from api.answers import Answer, Id, Shape
+
+
+class Version(Answer):
+    """A version of a definition; `user` is null if nobody is known to have saved it."""
+
+    version: int
+    current: bool
+    user: str | None
+    create_time: datetime
+    note: str | None
+
+
+class VersionPage(Answer):
+    """A page of versions, the newest first."""
+
+    items: list[Version]
+    next: str | None
+
+
+class VersionDocument(Answer):
+    """A definition as it was, and the variables that stand for its secrets."""
+
+    version: int
+    document: dict[str, Any]
+    references: list[str]
+
+
+class ValueChange(Answer):
+    """A value that differs; the lines of a text as `diff -u` prints them."""
+
+    key: str
+    before: Any
+    after: Any
+    lines: list[str]
+
+
+class TaskChange(Answer):
+    """A task whose values differ, or whose name does."""
+
+    name: str
+    was: str
+    changes: list[ValueChange]
+
+
+class Difference(Answer):
+    """The difference of two versions of a definition; edges are pairs of names."""
+
+    definition: str
+    before: int
+    after: int
+    added: list[str]
+    removed: list[str]
+    changed: list[TaskChange]
+    edges_added: list[list[str]]
+    edges_removed: list[list[str]]
+    settings: list[ValueChange]
+    risks: list[str]
+
+
+class RestoreRequest(Shape):
+    """The version to save once more."""
+
+    version: Id

@@ -1,0 +1,303 @@
+"""The difference of two documents of one definition: tasks, edges, settings, and what is risky.
+
+Pure. A document is what an export has, with references in the place of secrets, which all look
+alike here. A task that has another name, and its code or id or much the same content, is *renamed*,
+and so are the edges that lead to it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common.masking import MASK
+
+_ALIKE: Final = 0.8
+_MOST_COMPARED: Final = 40
+"""More tasks than these, gone and new, are compared for being the same alone."""
+_LONGEST_TEXT: Final = 1000
+"""Lines of a text that are compared one by one; comparing takes time by their square."""
+_MOST_COMPARED_LINES: Final = 20_000
+_MOST_LINES: Final = 500
+_JSON: Final = "processDefinitionJson"
+# What these say is told as names and edges, or means nothing here.
+_ELSEWHERE: Final = frozenset({"name", "preTasks", "id", "code"})
+_LEFT_OUT: Final = frozenset(
+    {"name", "processDefinitionLocations", "processDefinitionConnects", "schedules"}
+)
+_COMMON: Final = {"direct": "IN", "type": "VARCHAR"}
+_REFERENCE: Final = re.compile(r"\$ENV\{ORCAFLOW_SECRET_\w+\}")
+_WORD: Final = re.compile(r"\w+")
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueChange:
+    """A value that differs; None is none. `lines` are those of a text, as `diff -u` prints them."""
+
+    key: str
+    before: Any
+    after: Any
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskChange:
+    """A task whose values differ, or whose name does: `was` is that of before."""
+
+    name: str
+    was: str
+    changes: tuple[ValueChange, ...]
+
+    @property
+    def is_renamed(self) -> bool:
+        return self.was != self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """All that differs; edges are pairs of names, as they are called afterwards."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[TaskChange, ...]
+    edges_added: tuple[tuple[str, str], ...]
+    edges_removed: tuple[tuple[str, str], ...]
+    settings: tuple[ValueChange, ...]
+    risks: tuple[str, ...]
+
+    @property
+    def is_none(self) -> bool:
+        return not (
+            self.added
+            or self.removed
+            or self.changed
+            or self.edges_added
+            or self.edges_removed
+            or self.settings
+        )
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference:
+    """Compare two documents; parameters are compared by their names."""
+    old, new = _tasks(before), _tasks(after)
+    renamed = _renamed(
+        {name: node for name, node in old.items() if name not in new},
+        {name: node for name, node in new.items() if name not in old},
+    )
+    was = {now: former for former, now in renamed.items()}
+    lines = _Lines()
+    changed = []
+    for name, node in new.items():
+        former = was.get(name, name)
+        if former in old:
+            changes = tuple(_changes(_values(old[former]), _values(node), lines))
+            if changes or former != name:
+                changed.append(TaskChange(name=name, was=former, changes=changes))
+    old_edges, new_edges = _edges(old, renamed), _edges(new, {})
+    removed = tuple(name for name in old if name not in new and name not in renamed)
+    return Difference(
+        added=tuple(name for name in new if name not in old and name not in was),
+        removed=removed,
+        changed=tuple(changed),
+        edges_added=tuple(each for each in new_edges if each not in old_edges),
+        edges_removed=tuple(each for each in old_edges if each not in new_edges),
+        settings=tuple(_changes(_settings(before), _settings(after), lines)),
+        risks=tuple(_risks(changed, removed, old)),
+    )
+
+
+def _tasks(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    inner = document.get(_JSON)
+    nodes = inner.get("tasks") if isinstance(inner, dict) else None
+    return {
+        str(node.get("name", "")): node
+        for node in (nodes if isinstance(nodes, list) else ())
+        if isinstance(node, dict)
+    }
+
+
+def _renamed(
+    gone: Mapping[str, Mapping[str, Any]], fresh: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """The names of now by those of before: by code or id, then the same, then the most alike."""
+    found: dict[str, str] = {}
+    left = dict(fresh)
+    for mark in (_code, _content):
+        by_mark = {mark(node): name for name, node in reversed(left.items())}
+        for name, node in gone.items():
+            key = mark(node)
+            if name not in found and key is not None and key in by_mark:
+                found[name] = by_mark.pop(key)
+                del left[found[name]]
+    rest = {name: node for name, node in gone.items() if name not in found}
+    if len(rest) > _MOST_COMPARED or len(left) > _MOST_COMPARED:
+        return found
+    words = {id(node): _words(node) for node in (*rest.values(), *left.values())}
+    pairs = [
+        (_likeness(words[id(node)], words[id(other)]), name, now)
+        for name, node in rest.items()
+        for now, other in left.items()
+        if node.get("type") == other.get("type")
+    ]
+    for likeness, name, now in sorted(pairs, key=lambda each: -each[0]):
+        if likeness >= _ALIKE and name not in found and now in left:
+            found[name] = now
+            del left[now]
+    return found
+
+
+def _code(node: Mapping[str, Any]) -> str | None:
+    own = node.get("code") or node.get("id")
+    return str(own) if isinstance(own, str | int) else None
+
+
+def _content(node: Mapping[str, Any]) -> str:
+    own = {key: value for key, value in node.items() if key not in _ELSEWHERE}
+    return json.dumps(own, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _words(node: Mapping[str, Any]) -> Counter[tuple[str, str]]:
+    """The words of a task's parameters; the rest is alike in most tasks."""
+    return Counter(
+        (key, word)
+        for key, value in _values({"params": node.get("params")}).items()
+        for word in _WORD.findall(value if isinstance(value, str) else json.dumps(value))
+        if value not in (None, [], {}, "")
+    )
+
+
+def _likeness(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> float:
+    """The share of words that two tasks have in common, of 1."""
+    return 2 * (one & other).total() / max(one.total() + other.total(), 1)
+
+
+def _edges(
+    tasks: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]
+) -> dict[tuple[str, str], None]:
+    found: dict[tuple[str, str], None] = {}
+    for name, node in tasks.items():
+        above = node.get("preTasks")
+        for each in above if isinstance(above, list) else ():
+            found[renamed.get(str(each), str(each)), renamed.get(name, name)] = None
+    return found
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    inner = document.get(_JSON)
+    own = {key: value for key, value in document.items() if key != _JSON and key not in _LEFT_OUT}
+    if isinstance(inner, dict):
+        own |= {
+            key: value
+            for key, value in inner.items()
+            if key != "tasks" and key not in own and value not in (None, "", [])
+        }
+    elif inner is not None:
+        own[_JSON] = inner
+    return dict(_flat("", own))
+
+
+def _values(node: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(_flat("", {key: each for key, each in node.items() if key not in _ELSEWHERE}))
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The values below a value by their paths; parameters by their names."""
+    if isinstance(value, str):
+        try:
+            inner = json.loads(value) if value[:1] in ("{", "[") else None
+        except (ValueError, RecursionError):
+            inner = None
+        if not isinstance(inner, dict | list):
+            yield path, _REFERENCE.sub(MASK, value)
+            return
+        value = inner
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flat(f"{path}.{key}" if path else str(key), item)
+    elif _are_properties(value):
+        for each in value:
+            rest = {
+                key: item
+                for key, item in each.items()
+                if key not in ("prop", "value") and item != _COMMON.get(key)
+            }
+            yield from _flat(f"{path}.{each['prop']}", each.get("value"))
+            for key, item in rest.items():
+                yield from _flat(f"{path}.{each['prop']}.{key}", item)
+    elif isinstance(value, list):
+        yield path, json.loads(_REFERENCE.sub(MASK, json.dumps(value)))
+    else:
+        yield path, value
+
+
+def _are_properties(value: Any) -> bool:
+    """True for a list of properties whose names are all different."""
+    if not isinstance(value, list) or not value:
+        return False
+    names = [each.get("prop") if isinstance(each, dict) else None for each in value]
+    return all(isinstance(each, str) for each in names) and len(set(names)) == len(names)
+
+
+def _changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], lines: _Lines
+) -> Iterator[ValueChange]:
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key, _NOTHING), after.get(key, _NOTHING)
+        if old == new and type(old) is type(new):
+            continue
+        old, new = (None if each is _NOTHING else each for each in (old, new))
+        yield ValueChange(key=key, before=old, after=new, lines=lines.of(old, new))
+
+
+class _Lines:
+    """Compares texts line by line, as long as there is not too much of it."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPARED_LINES
+
+    def of(self, before: Any, after: Any) -> tuple[str, ...]:
+        """The lines that differ, with those around; none for texts of one line, or long ones."""
+        texts = [before or "", after or ""]
+        if not all(isinstance(each, str) for each in texts):
+            return ()
+        old, new = (each.splitlines() for each in texts)
+        size = max(len(old), len(new))
+        if size < 2:
+            return ()
+        if size > _LONGEST_TEXT or size > self._left:
+            return (f"{len(old)} lines before, {len(new)} after; too long to be compared",)
+        self._left -= size
+        made = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
+        if len(made) > _MOST_LINES:
+            made = [*made[:_MOST_LINES], f"… and {len(made) - _MOST_LINES} more lines"]
+        return tuple(made)
+
+
+def _risks(
+    changed: Sequence[TaskChange], removed: Sequence[str], old: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    waited_for = {above for above, _ in _edges(old, {})}
+    for name in removed:
+        if name in waited_for:
+            yield f"{name!r} is gone: what came after it no longer waits for it"
+    for task in changed:
+        for each in task.changes:
+            if each.key == "type":
+                yield f"{task.name!r} is of another type: {each.before} → {each.after}"
+            elif each.key == "maxRetryTimes" and _number(each.after) < _number(each.before):
+                yield f"{task.name!r} is retried {_number(each.after)} times at most"
+            elif each.key == "runFlag" and each.after == "FORBIDDEN":
+                yield f"{task.name!r} no longer runs"
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,111 @@
+"""The versions of definitions: each as it was when the next one took its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from common.model.rights import Principal
+from common.store.tables import process_definition, process_definition_log
+from common.store.transaction import storable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """A version, by whom it was saved and when; `user_name` None: nobody is known."""
+
+    version: int
+    user_name: str | None
+    note: str | None
+    create_time: datetime
+
+
+def keep_version(
+    db: Connection,
+    principal: Principal,
+    definition_id: int,
+    version: int,
+    document: str,
+    *,
+    note: str | None,
+    at: datetime,
+) -> None:
+    """Keep a version with its author.
+
+    One of that number that somebody has left behind by typing a smaller one into the row is
+    replaced.
+    """
+    made = insert(process_definition_log).values(
+        process_definition_id=definition_id,
+        version=version,
+        document=document,
+        user_id=None if principal.owns_database else principal.user_id,
+        user_name=storable(principal.user_name, 64),
+        note=None if note is None else storable(note, 255),
+        create_time=at,
+    )
+    columns = ("document", "user_id", "user_name", "note", "create_time")
+    db.execute(_in_place(made, *columns))
+
+
+def keep_former(
+    db: Connection, definition_id: int, version: int, document: str, *, at: datetime
+) -> None:
+    """Keep a version as it was at its end, `at` if it is not known yet; its author stays."""
+    made = insert(process_definition_log).values(
+        process_definition_id=definition_id, version=version, document=document, create_time=at
+    )
+    db.execute(_in_place(made, "document"))
+
+
+def _in_place(made: Insert, *columns: str) -> Insert:
+    return made.on_conflict_do_update(
+        index_elements=["process_definition_id", "version"],
+        set_={each: made.excluded[each] for each in columns},
+    )
+
+
+def versions_of(
+    db: Connection, definition_id: int, *, before: int | None = None, limit: int
+) -> list[VersionRow]:
+    """List the newest versions first, at most `limit`; `before`: only smaller ones."""
+    row = process_definition_log.c
+    statement = (
+        select(row.version, row.user_name, row.note, row.create_time)
+        .where(row.process_definition_id == definition_id)
+        .order_by(row.version.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        statement = statement.where(row.version < before)
+    return [
+        VersionRow(
+            version=each.version,
+            user_name=each.user_name,
+            note=each.note,
+            create_time=each.create_time,
+        )
+        for each in db.execute(statement)
+    ]
+
+
+def document_of(db: Connection, definition_id: int, version: int) -> str | None:
+    """Read the document of a version; None if it is not known."""
+    row = process_definition_log.c
+    found: str | None = db.scalar(
+        select(row.document)
+        .where(row.process_definition_id == definition_id)
+        .where(row.version == version)
+    )
+    return found
+
+
+def execution_types(db: Connection, ids: Collection[int]) -> Mapping[int, int]:
+    """Read the execution types of definitions, by id."""
+    row = process_definition.c
+    found = db.execute(select(row.id, row.execution_type).where(row.id.in_(ids)))
+    return {each.id: each.execution_type for each in found}

@@ -1,0 +1,269 @@
+"""Versions of definitions: kept when a definition is saved, listed, shown, compared and restored.
+
+A version's document is what an export has, but for schedules and drawings, with references in the
+place of secrets. The one that is in force is read from the definition itself; `keep` has each other
+one as it was when the next took its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+from common.clock import SystemClock
+from common.definition_diff import Difference, difference
+from common.errors import NotFoundError
+from common.model.rights import Action
+from common.model.states import ExecutionType
+from common.store.people import definition_versions as store
+from common.store.people.definitions import (
+    DefinitionRow,
+    definition_by_id,
+    definition_by_name,
+    lock_imports,
+)
+from operations.definition_files import InvalidFilesError
+from operations.exporting import Export, exported_with_references
+from operations.importing import Imported, import_documents
+from operations.linting import read_content
+from operations.lookup import definition_given
+from operations.rights import change
+from operations.secret_references import references_in
+from operations.session import Session, operation
+from operations.times import cluster_zone
+
+if TYPE_CHECKING:
+    from common.model.rights import Principal
+    from common.store.connect import Connection
+
+_LEFT_OUT: Final = ("schedules", "processDefinitionLocations", "processDefinitionConnects")
+_UTC: Final = ZoneInfo("UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """A definition as it was before it is saved."""
+
+    row: DefinitionRow
+    execution_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version; `user_name` None: nobody is known. The one in force `is_current`."""
+
+    version: int
+    user_name: str | None
+    note: str | None
+    create_time: datetime
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The difference between two versions of a definition."""
+
+    name: str
+    before: int
+    after: int
+    difference: Difference
+
+
+def formers(
+    db: Connection, names: Sequence[str], *, project_id: int, replaces: int | None = None
+) -> dict[int, Former]:
+    """The definitions of these names, or the one to be replaced, by id.
+
+    Their importer holds the lock of imports, so that nobody else saves them meanwhile.
+    """
+    found = (
+        [definition_by_name(db, each, project_id=project_id) for each in names]
+        if replaces is None
+        else [definition_by_id(db, replaces)]
+    )
+    rows = {each.id: each for each in found if each is not None}
+    kinds = store.execution_types(db, rows)
+    return {key: Former(row=row, execution_type=kinds[key]) for key, row in rows.items()}
+
+
+def keep(
+    db: Connection,
+    principal: Principal,
+    before: Mapping[int, Former],
+    imported: Sequence[Imported],
+    *,
+    at: datetime,
+    note: str | None = None,
+) -> None:
+    """Keep the versions that an import has made, and those that they supersede."""
+    for each in imported:
+        if not each.changed:
+            continue
+        former = before.get(each.id)
+        if former is not None:
+            row = former.row
+            old = _document(db, row) | {"executionType": _kind(former.execution_type)}
+            store.keep_former(db, row.id, row.version, json.dumps(old), at=row.update_time)
+        now = definition_by_id(db, each.id)
+        if now is not None:
+            text = json.dumps(_document(db, now))
+            store.keep_version(db, principal, now.id, now.version, text, note=note, at=at)
+
+
+@operation
+def versions(
+    session: Session, definition: str | int, *, limit: int, before: int | None = None
+) -> list[Version]:
+    """The newest versions of a definition first; `before`: only smaller ones."""
+    with session.engine.connect() as db:
+        row = definition_given(db, session.principal, Action.VIEW, definition)
+        # Somebody may have typed a smaller number into the row: what is above it is no version.
+        above = row.version + 1 if before is None else min(before, row.version + 1)
+        rows = store.versions_of(db, row.id, before=above, limit=limit)
+    found = [
+        Version(
+            version=each.version,
+            user_name=each.user_name,
+            note=each.note,
+            create_time=each.create_time,
+            is_current=each.version == row.version,
+        )
+        for each in rows
+    ]
+    if above > row.version and not any(each.is_current for each in found):
+        current = Version(
+            version=row.version,
+            user_name=None,
+            note=None,
+            create_time=row.update_time,
+            is_current=True,
+        )
+        found = [current, *found][:limit]
+    return found
+
+
+@operation
+def export_version(session: Session, definition: str | int, version: int) -> Export:
+    """A version of a definition as an import takes it; `NotFoundError` if it was not kept."""
+    with session.engine.connect() as db:
+        row = definition_given(db, session.principal, Action.VIEW, definition)
+        document = _kept(db, row, version)
+    return Export(document=document, references=references_in(document))
+
+
+@operation
+def compare(
+    session: Session,
+    definition: str | int,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+) -> Compared:
+    """The difference of two versions: without `after` to the one in force, from the one before."""
+    with session.engine.connect() as db:
+        row = definition_given(db, session.principal, Action.VIEW, definition)
+        later = row.version if after is None else after
+        earlier = before
+        if earlier is None:
+            known = store.versions_of(db, row.id, before=later, limit=1)
+            if not known:
+                raise NotFoundError(
+                    f"no version of {row.name!r} before {later} is known; see"
+                    f" `orcaflow definition versions {row.name}`"
+                )
+            earlier = known[0].version
+        old, new = _kept(db, row, earlier), _kept(db, row, later)
+    return Compared(name=row.name, before=earlier, after=later, difference=difference(old, new))
+
+
+@operation
+def restore(session: Session, definition: str | int, version: int) -> Imported:
+    """Save what a definition was in a version once more, as its newest version.
+
+    It keeps its name, its schedules and its release state. Secrets are those that it has now. An
+    old version that can't be saved any more is an `InvalidFilesError`.
+    """
+    with change(
+        session,
+        "definition.restore",
+        "definition",
+        object_id=definition if isinstance(definition, int) else None,
+        object_name=definition if isinstance(definition, str) else None,
+    ) as made:
+        db, at = made.db, SystemClock().now()
+        lock_imports(db)
+        row = definition_given(db, session.principal, Action.AUTHOR, definition)
+        made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
+        made.detail = f"version {version}"
+        kept = _kept(db, row, version) | {"name": row.name}
+        before = formers(db, (), project_id=row.project_id, replaces=row.id)
+        with _placed(version):
+            documents = read_content(
+                json.dumps(kept).encode(),
+                resources=session.config.data_dir / "resources",
+                strict=False,
+            )
+            imported = import_documents(
+                db,
+                documents,
+                principal=session.principal,
+                project_id=row.project_id,
+                at=at,
+                online=None,
+                zone=cluster_zone(session.config),
+                environment={},
+                data_dir=str(session.config.data_dir),
+            )
+        keep(db, session.principal, before, imported, at=at, note=f"version {version} again")
+        return imported[0]
+
+
+@contextmanager
+def _placed(version: int) -> Iterator[None]:
+    """Name the version as the place of mistakes, which come from no file."""
+    try:
+        yield
+    except InvalidFilesError as error:
+        raise InvalidFilesError(
+            [
+                replace(each, place=replace(each.place, file=place_of(version)))
+                for each in error.found
+            ]
+        ) from None
+
+
+def place_of(version: int) -> Path:
+    """The name of a version in the places of its mistakes."""
+    return Path(f"version {version}")
+
+
+def _kept(db: Connection, row: DefinitionRow, version: int) -> dict[str, Any]:
+    if version == row.version:
+        return _document(db, row)
+    text = store.document_of(db, row.id, version) if version < row.version else None
+    if text is None:
+        raise NotFoundError(
+            f"version {version} of {row.name!r} is not known; see"
+            f" `orcaflow definition versions {row.name}`"
+        )
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _document(db: Connection, row: DefinitionRow) -> dict[str, Any]:
+    document = exported_with_references(db, row, zone=_UTC).document
+    for key in _LEFT_OUT:
+        document.pop(key, None)
+    # An import that finds none leaves it as it is.
+    document.setdefault("executionType", _kind(0))
+    return document
+
+
+def _kind(number: int) -> str:
+    return ExecutionType(number).name

@@ -1,0 +1,55 @@
+"""Versions as documents: the fields of `orcaflow definition versions|diff -o json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.definition_diff import ValueChange
+    from operations.definition_versions import Compared, Version
+
+VERSION_COLUMNS = ("version", "current", "user", "create_time", "note")
+
+
+def version_row(version: Version) -> dict[str, object]:
+    """A version without its document."""
+    return {
+        "version": version.version,
+        "current": version.is_current,
+        "user": version.user_name,
+        "create_time": version.create_time,
+        "note": version.note,
+    }
+
+
+def difference_document(compared: Compared) -> dict[str, object]:
+    """The difference of two versions."""
+    found = compared.difference
+    return {
+        "definition": compared.name,
+        "from": compared.before,
+        "to": compared.after,
+        "added": list(found.added),
+        "removed": list(found.removed),
+        "changed": [
+            {
+                "name": each.name,
+                "was": each.was,
+                "changes": [_change_row(one) for one in each.changes],
+            }
+            for each in found.changed
+        ],
+        "edges_added": [list(each) for each in found.edges_added],
+        "edges_removed": [list(each) for each in found.edges_removed],
+        "settings": [_change_row(each) for each in found.settings],
+        "risks": list(found.risks),
+    }
+
+
+def _change_row(change: ValueChange) -> dict[str, object]:
+    return {
+        "key": change.key,
+        "before": change.before,
+        "after": change.after,
+        "lines": list(change.lines),
+    }
