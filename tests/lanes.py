@@ -29,6 +29,7 @@ TOGETHER: Final = {
         (
             "tests/integration/test_spark_quality.py",
             "tests/integration/test_spark_sql.py",
+            "tests/integration/test_stream_rows.py",
             "tests/system/test_flights_figures.py",
         ),
         "a driver in the tests' own process",

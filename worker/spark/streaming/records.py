@@ -1,0 +1,211 @@
+"""Opens records of a topic: values, keys and headers become fields by name, all of them texts.
+
+A record is one object of JSON, or one line of `csv` or `tsv`; anything else is unreadable, and so
+are text that is no UTF-8 and a second object or line behind the first. Numbers and nested parts of
+JSON are the text that stands in the record. In `csv` and `tsv` an empty text is a missing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from common.model.streams.spec import InputFormat, KafkaFormat, TextFormat
+
+RECORD: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", LongType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField(
+            "headers",
+            ArrayType(
+                StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+            ),
+        ),
+    ]
+)
+"""The columns of records; `timestamp` is in milliseconds since 1970."""
+
+_ANY_FIELDS: Final = MapType(StringType(), StringType())
+_CSV: Final = {"quote": '"', "escape": '"', "mode": "PERMISSIVE", "maxColumns": "20000"}
+_MOST_FIELDS: Final = 10_000
+"""The most fields of a line; Spark would end the query at a line with more than its limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Records with their fields parsed, as columns of `frame` beside those of `RECORD`.
+
+    `readable` is false for what can't be parsed, `absent` true for a record without a value that
+    stands for no row. `all_fields`: a map of all, if they were asked for.
+    """
+
+    frame: DataFrame
+    readable: Column
+    absent: Column
+    field: Callable[[str], Column]
+    all_fields: Column | None
+
+
+def opened(records: DataFrame, format_: InputFormat, names: Sequence[str] | None) -> Opened:
+    """Parse records; `names` are the fields that are needed, None for all that there are."""
+    if isinstance(format_, TextFormat):
+        value = _Text(format_, names, "__value")
+        frame = value.parsed(records, f.col("value"))
+        return Opened(
+            frame=frame,
+            readable=value.readable,
+            absent=f.col("value").isNull(),
+            field=value.field,
+            all_fields=value.all_fields,
+        )
+    return _with_kafka(records, format_, names)
+
+
+def _with_kafka(records: DataFrame, format_: KafkaFormat, names: Sequence[str] | None) -> Opened:
+    value = _Text(format_.value, names, "__value")
+    frame = value.parsed(records, f.col("value"))
+    readable = f.col("value").isNull() | value.readable
+    beside = {
+        format_.timestamp_column: f.col("timestamp").cast("string"),
+        format_.topic_column: f.col("topic"),
+    }
+    if format_.key is not None:
+        key = _Text(format_.key, None, "__key")
+        frame = key.parsed(frame, f.col("key"))
+        readable &= f.col("key").isNull() | key.readable
+        beside[format_.key_column] = key.first
+    prefix = format_.header_prefix if format_.header_encoding else None
+
+    def decoded(header: Column) -> Column:
+        if format_.header_encoding == "ISO-8859-1":
+            return f.decode(header, "ISO-8859-1")
+        return f.try_validate_utf8(header.cast("string"))
+
+    def field(name: str) -> Column:
+        found = [value.field(name)]
+        if name in beside:
+            found.append(beside[name])
+        elif prefix is not None and name.startswith(prefix):
+            wanted = name.removeprefix(prefix)
+            first = f.get(f.filter("headers", lambda each: each["key"] == wanted), f.lit(0))
+            found.append(decoded(first["value"]))
+        return f.coalesce(*found)
+
+    fields = value.all_fields
+    if fields is not None:
+        own = f.create_map(*(part for name in beside for part in (f.lit(name), beside[name])))
+        maps = [own]
+        if prefix is not None:
+            # Of headers with one name the first counts, and the last of a map wins.
+            entries = f.transform(
+                f.reverse("headers"),
+                lambda each: f.struct(f.concat(f.lit(prefix), each["key"]), decoded(each["value"])),
+            )
+            maps.append(f.coalesce(f.map_from_entries(entries), _no_fields()))
+        fields = f.map_concat(*maps, f.coalesce(fields, _no_fields()))
+    return Opened(
+        frame=frame, readable=readable, absent=f.lit(False), field=field, all_fields=fields
+    )
+
+
+class _Text:
+    """One text format at work, in a column of the frame that nothing else uses."""
+
+    def __init__(self, format_: TextFormat, names: Sequence[str] | None, column: str) -> None:
+        self._format = format_
+        self._names = names
+        self._column = column
+
+    def parsed(self, frame: DataFrame, source: Column) -> DataFrame:
+        """Return the frame with the parsed column, null where it is unreadable."""
+        written = f.try_validate_utf8(source.cast("string"))
+        if self._format.type == "json":
+            return self._json(frame, written)
+        # One line break may end the line; another one within would begin a second line.
+        line = f.regexp_replace(written, r"\r?\n$", "")
+        if self._format.type == "tsv":
+            split = f.split(line, rf"\Q{self._format.delimiter}\E", -1)
+            is_one_line = ~f.contains(line, f.lit("\n"))
+            return frame.withColumn(self._column, f.when(is_one_line, split))
+        schema = StructType([StructField(f"c{n}", StringType()) for n in range(self._width)])
+        options = {**_CSV, "sep": self._format.delimiter}
+        is_one_line = ~f.contains(line, f.lit("\n")) | f.contains(line, f.lit('"'))
+        delimiters = f.length(line) - f.length(f.replace(line, f.lit(self._format.delimiter)))
+        is_short = (f.length(line) < _MOST_FIELDS) | (delimiters < _MOST_FIELDS)
+        parsed = f.from_csv(line, schema.simpleString(), options)
+        return frame.withColumn(self._column, f.when((line != "") & is_one_line & is_short, parsed))
+
+    def _json(self, frame: DataFrame, written: Column) -> DataFrame:
+        fields: DataType = _ANY_FIELDS
+        if self._names is not None:
+            # A struct needs a field, and a record of which none is needed is a row all the same.
+            names = self._names or ("__time",)
+            fields = StructType([StructField(name, StringType()) for name in names])
+        # In brackets, since Spark reads the first value of a text and ignores what comes behind it.
+        wrapped = f.concat(f.lit("["), written, f.lit("]"))
+        parsed = f.from_json(wrapped, ArrayType(fields), {"mode": "PERMISSIVE"})
+        frame = frame.withColumn(self._column, parsed)
+        only = f.when(f.size(self._column) == 1, f.get(f.col(self._column), f.lit(0)))
+        return frame.withColumn(self._column, only)
+
+    @property
+    def _width(self) -> int:
+        return len(self._format.columns)
+
+    @property
+    def readable(self) -> Column:
+        return f.col(self._column).isNotNull()
+
+    def field(self, name: str) -> Column:
+        """Return a field's text, null if there is none."""
+        if self._format.type == "json":
+            return f.col(self._column)[name]
+        if name not in self._format.columns:
+            return f.lit(None).cast("string")
+        return self._at(self._format.columns.index(name))
+
+    @property
+    def first(self) -> Column:
+        """The first field, whatever its name."""
+        if self._format.type == "json":
+            return f.get(f.map_values(self._column), f.lit(0))
+        return self._at(0)
+
+    @property
+    def all_fields(self) -> Column | None:
+        if self._names is not None:
+            return None
+        if self._format.type == "json":
+            return f.col(self._column)
+        names = [f.lit(name) for name in self._format.columns]
+        return f.map_from_arrays(f.array(*names), f.array(*map(self._at, range(self._width))))
+
+    def _at(self, index: int) -> Column:
+        column = f.col(self._column)
+        if self._format.type == "tsv":
+            return f.nullif(f.get(column, f.lit(index)), f.lit(""))
+        return column[f"c{index}"]
+
+
+def _no_fields() -> Column:
+    return f.create_map().cast(_ANY_FIELDS)
