@@ -28,6 +28,7 @@ from common.store.master.ports import (
     ScheduleStore,
     TimeoutStore,
 )
+from common.store.master.supervisor_ports import SupervisorStore
 from common.store.retention import RetentionStore
 from master.commands.origin import Origin
 from master.graphs import GraphCache
@@ -43,6 +44,8 @@ from master.loops.queue_loop import QueueConfig, QueueLoop
 from master.loops.retention_loop import RetentionConfig, RetentionLoop
 from master.loops.run_worker import RunWorker, RunWorkerConfig
 from master.loops.schedule_loop import ScheduleConfig, ScheduleLoop
+from master.loops.streams import Ask, AskedStreams
+from master.loops.supervisor_loop import SupervisorLoop
 from master.loops.timeout_loop import TimeoutConfig, TimeoutLoop
 
 
@@ -59,6 +62,7 @@ class Stores:
     schedules: ScheduleStore
     complements: ComplementStore
     retention: RetentionStore
+    supervisors: SupervisorStore | None = None
 
 
 class Master:
@@ -77,10 +81,12 @@ class Master:
         return_grace: timedelta,
         admitted: Callable[[], bool] = lambda: True,
         hints: HintTargets | None = None,
+        ask_stream: Ask | None = None,
     ) -> None:
         """`return_grace`: the time that workers have to come back, too, once this master has.
 
-        `hints`: what the stores ask for the worker that they tell of new attempts.
+        `hints`: what the stores ask for the worker that they tell of new attempts. Without a store
+        of supervisors, or `ask_stream`, which asks brokers, the master looks after no streams.
         """
         self.wakes = Wakes()
         self.identity = Identity(registry.membership)
@@ -198,6 +204,18 @@ class Master:
                 clock=clock,
                 config=RetentionConfig(kept=timedelta(days=config.retention_days)),
             )
+        self.supervisors: SupervisorLoop | None = None
+        if stores.supervisors is not None and ask_stream is not None:
+            self.supervisors = SupervisorLoop(
+                stores.supervisors,
+                streams=AskedStreams(
+                    ask_stream,
+                    clock=clock,
+                    woken=lambda: self.wakes.wake(SupervisorLoop.name),
+                ),
+                identity=self.identity,
+                clock=clock,
+            )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
@@ -223,6 +241,7 @@ class Master:
             self.complements,
             self.schedules,
             *(() if self.retention is None else (self.retention,)),
+            *(() if self.supervisors is None else (self.supervisors,)),
             self.commands,
         )
 

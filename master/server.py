@@ -55,10 +55,12 @@ from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
+from common.store.master.supervisors import PostgresSupervisorStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
 from master.assembly import Master, Stores
 from master.loops.hint_targets import HintTargets
+from master.loops.kafka_offsets import ask_kafka
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 
 NAME = "master-server"
@@ -137,6 +139,7 @@ def run(config: Config) -> int:
                 schedules=PostgresScheduleStore(engine),
                 complements=PostgresComplementStore(engine),
                 retention=PostgresRetentionStore(engine),
+                supervisors=PostgresSupervisorStore(engine),
             ),
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock
@@ -149,7 +152,10 @@ def run(config: Config) -> int:
                 clock=clock,
             ),
             hints=hints,
+            ask_stream=ask_kafka,
         )
+        if master.supervisors is not None:
+            stack.callback(master.supervisors.stop)
         url = configuration.database_url(config)
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")
         stack.callback(notices.close)

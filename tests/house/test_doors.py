@@ -22,6 +22,7 @@ DOORS = {
         "worker/spark/managers/rest.py",
         "api/oidc/provider.py",
     ),
+    "confluent_kafka": ("master/loops/kafka_offsets.py",),
     "joserfc": ("api/oidc/id_token.py",),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),

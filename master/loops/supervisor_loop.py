@@ -1,0 +1,421 @@
+"""The keeper: looks after the supervisors of streams whose leases this master holds.
+
+A thin shell around `master.supervisors.deciding.decide`. It loads the view, carries the decisions
+out in one transaction that is fenced by lease and epoch, and keeps the memory until the next
+notice. Whoever can't know whether a step was written gives the supervisor up, so that it is taken
+over with the next epoch and an empty memory. It asks no broker and waits for none: `Streams` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, assert_never
+
+from common.clock import Clock
+from common.errors import InvalidSpecError, ServiceUnreachableError
+from common.model.cluster import Node
+from common.model.streams.reading import read_spec
+from common.model.streams.requests import Request, RequestKind
+from common.model.streams.sequences import work_of
+from common.model.streams.spec import SupervisorSpec
+from common.store.master.supervisor_ports import (
+    BadRequest,
+    Lease,
+    LeaseLostError,
+    Pulse,
+    Standing,
+    SupervisorRows,
+    SupervisorStep,
+    SupervisorStore,
+    TellPeople,
+)
+from master.identity import Identity
+from master.loops.supervisor_steps import changes_of, closed_tasks, view_of
+from master.supervisors.deciding import decide
+from master.supervisors.decisions import Decision, EndSupervisor, Remember, ScheduleRun
+from master.supervisors.draft import Draft
+from master.supervisors.health import State
+from master.supervisors.notices import (
+    Checkpoint,
+    GracefulShutdown,
+    HandOver,
+    Notice,
+    NoticeQueue,
+    Reset,
+    ResetOffsets,
+    Run,
+    Scale,
+)
+from master.supervisors.running import lag_of
+from master.supervisors.scaling import wanted_task_count
+from master.supervisors.status import errors_of, status_of
+from master.supervisors.view import Memory, StreamFailure, StreamSnapshot, SupervisorView
+
+log = logging.getLogger(__name__)
+
+_MOST_NOTICES: Final = 8
+"""The notices of one supervisor that are handled before it is another's turn."""
+
+
+class Streams(Protocol):
+    """The partitions and offsets of streams, which others ask for; never waits."""
+
+    def look(self, spec: SupervisorSpec) -> StreamSnapshot | StreamFailure | None:
+        """Return what is known of a supervisor's stream; None while the first answer is awaited."""
+        ...
+
+    def forget(self, supervisor: str) -> None:
+        """Ask no more for this supervisor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorConfig:
+    """`interval`: between looks at the tables; `lease`: after which another master takes over."""
+
+    interval: timedelta = timedelta(seconds=1)
+    claim_interval: timedelta = timedelta(seconds=2)
+    lease: timedelta = timedelta(seconds=15)
+    claimed_at_once: int = 10
+    parked: timedelta = timedelta(seconds=10)
+    """The rest of a supervisor that an unexpected error has stopped."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """A supervisor that this master looks after."""
+
+    lease: Lease
+    memory: Memory = field(default_factory=Memory)
+    notices: NoticeQueue = field(default_factory=NoticeQueue)
+    pulse: Pulse | None = None
+    due: datetime | None = None
+    parked_until: datetime | None = None
+    version: int = 0
+    suspended: bool = False
+    spec: SupervisorSpec | None = None
+    work: str = ""
+    full: set[tuple[str, int, str]] = field(default_factory=set)
+    """Checkpoints that were asked for: the task, the orders it had obeyed, the start."""
+    lags: list[tuple[datetime, int]] = field(default_factory=list)
+    since: datetime | None = None
+    scaled_at: datetime | None = None
+
+
+class SupervisorLoop:
+    """Claims supervisors, renews their leases, and has each decide when something has changed."""
+
+    name = "supervisor"
+
+    def __init__(
+        self,
+        store: SupervisorStore,
+        *,
+        streams: Streams,
+        identity: Identity,
+        clock: Clock,
+        config: SupervisorConfig | None = None,
+    ) -> None:
+        self._store = store
+        self._streams = streams
+        self._identity = identity
+        self._clock = clock
+        self._config = config or SupervisorConfig()
+        self._node: Node | None = None
+        self._kept: dict[str, _Kept] = {}
+        self._given_up: list[Lease] = []
+        self._next_claim = clock.monotonic()
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The supervisors that this master looks after."""
+        return frozenset(self._kept)
+
+    def run_once(self) -> timedelta:
+        """Look after each supervisor once; return how long to rest."""
+        node = self._identity.trusted()
+        if node is None or node != self._node:
+            # Another incarnation owns nothing of the former: its leases run out.
+            for name in tuple(self._kept):
+                self._forget(name)
+            self._given_up.clear()
+            self._node = node
+        if node is None:
+            return self._config.interval
+        if self._given_up:
+            self._store.release(node, self._given_up)
+            self._given_up.clear()
+        self._claim(node)
+        leases = [self._kept[name].lease for name in sorted(self._kept)]
+        pulses = self._store.renew(node, leases, lease=self._config.lease)
+        for lease in leases:
+            pulse = pulses.get(lease)
+            if pulse is None:
+                log.warning("supervisor lost", extra={"supervisor": lease.supervisor})
+                self._forget(lease.supervisor)
+            else:
+                self._serve(node, self._kept[lease.supervisor], pulse)
+        return self._config.interval
+
+    def stop(self) -> None:
+        """Release all leases; to be called after the last pass."""
+        leases = [*self._given_up, *(kept.lease for kept in self._kept.values())]
+        for name in tuple(self._kept):
+            self._forget(name)
+        if self._node is not None and leases:
+            try:
+                self._store.release(self._node, leases)
+            except ServiceUnreachableError:
+                log.warning("leases of supervisors were left to run out")
+
+    def _claim(self, node: Node) -> None:
+        if self._clock.monotonic() < self._next_claim:
+            return
+        self._next_claim = self._clock.monotonic() + self._config.claim_interval.total_seconds()
+        claimed = self._store.claim(
+            node, lease=self._config.lease, limit=self._config.claimed_at_once
+        )
+        for lease in claimed:
+            self._kept[lease.supervisor] = _Kept(lease=lease)
+            log.info(
+                "supervisor taken over",
+                extra={"supervisor": lease.supervisor, "epoch": lease.epoch},
+            )
+
+    def _forget(self, name: str) -> None:
+        del self._kept[name]
+        self._streams.forget(name)
+
+    def _give_up(self, kept: _Kept) -> None:
+        """Have the supervisor taken over anew: memory and tables may differ."""
+        self._given_up.append(kept.lease)
+        self._forget(kept.lease.supervisor)
+
+    def _serve(self, node: Node, kept: _Kept, pulse: Pulse) -> None:
+        now = self._clock.now()
+        if kept.parked_until is not None:
+            if now >= kept.parked_until:
+                self._give_up(kept)
+            return
+        if pulse != kept.pulse or (kept.due is not None and now >= kept.due):
+            kept.notices.put(Run())
+        kept.pulse = pulse
+        try:
+            for _ in range(_MOST_NOTICES):
+                if kept.lease.supervisor not in self._kept or not self._handle(node, kept):
+                    break
+        except LeaseLostError:
+            log.warning("supervisor lost", extra={"supervisor": kept.lease.supervisor})
+            self._forget(kept.lease.supervisor)
+        except ServiceUnreachableError:
+            self._give_up(kept)
+            raise
+        except Exception:
+            # The others must not suffer for one. This one is kept from all masters for a while.
+            log.exception("supervisor failed", extra={"supervisor": kept.lease.supervisor})
+            kept.parked_until = now + self._config.parked
+
+    def _handle(self, node: Node, kept: _Kept) -> bool:
+        """Handle one notice; False if there is none, or the stream has not answered yet."""
+        if not kept.notices:
+            return False
+        if kept.spec is not None and self._streams.look(kept.spec) is None:
+            return False
+        rows = self._store.load(kept.lease)
+        is_first = kept.spec is None
+        if rows is None or not self._understands(node, kept, rows):
+            kept.notices = NoticeQueue()
+            return False
+        spec = kept.spec
+        assert spec is not None, "it was just read"
+        if kept.memory.stopping_since is not None and not rows.is_tombstone:
+            # Submitted anew while it stopped: stopping is final for this one.
+            self._give_up(kept)
+            return False
+        stream = self._streams.look(spec)
+        now = self._clock.now()
+        if is_first and kept.lease.epoch == 1 and spec.io.start_delay:
+            kept.notices, kept.due = NoticeQueue(), now + spec.io.start_delay
+            return False
+        if stream is None:
+            return False
+        view = view_of(
+            rows,
+            spec=spec,
+            work=kept.work,
+            epoch=kept.lease.epoch,
+            memory=kept.memory,
+            stream=stream,
+        )
+        request = next(iter(rows.requests), None)
+        if isinstance(request, BadRequest):
+            step = SupervisorStep(
+                version=rows.version,
+                stream=spec.io.topic,
+                changes=(TellPeople(text=request.problem),),
+                requests=(request.id,),
+            )
+            self._store.apply(node, kept.lease, step, now=now)
+            return True
+        notice = self._notice(kept, rows, request)
+        if isinstance(notice, Run):
+            self._ask_checkpoints(kept, rows)
+            self._scale(kept, view, now)
+        decisions = decide(view, notice, now=now)
+        self._carry_out(node, kept, rows, view, decisions, request=request, now=now)
+        return True
+
+    def _understands(self, node: Node, kept: _Kept, rows: SupervisorRows) -> bool:
+        """Read the specification, if it is new; False if it can't be read."""
+        if kept.spec is not None and (kept.version, kept.suspended) == (
+            rows.spec_version,
+            rows.suspended,
+        ):
+            return True
+        try:
+            spec = read_spec(rows.document).spec
+        except InvalidSpecError as error:
+            spec = None
+            problem = "; ".join(error.mistakes)
+        else:
+            problem = "it is a tombstone"
+        if not isinstance(spec, SupervisorSpec):
+            # Another version has accepted it, or a person has changed the row.
+            now = self._clock.now()
+            self._store.apply(node, kept.lease, _unreadable(rows, problem, now), now=now)
+            return False
+        kept.spec = replace(spec, suspended=rows.suspended)
+        kept.work = work_of(kept.spec)
+        kept.version, kept.suspended = rows.spec_version, rows.suspended
+        kept.since = kept.since or self._clock.now()
+        return True
+
+    def _notice(self, kept: _Kept, rows: SupervisorRows, request: Request | None) -> Notice:
+        if request is not None:
+            return notice_of(request)
+        if rows.is_tombstone and kept.memory.stopping_since is None:
+            return GracefulShutdown()
+        taken = kept.notices.take()
+        return Run() if taken is None else taken
+
+    def _ask_checkpoints(self, kept: _Kept, rows: SupervisorRows) -> None:
+        """Give notice of tasks that want their sequences closed, once for each time they ask."""
+        asked: set[tuple[str, int, str]] = set()
+        for task in rows.tasks:
+            full = task.report.full
+            if full is None or task.succeeded is not None:
+                continue
+            key = (task.assignment.name, task.report.obeyed, str(sorted(full.items())))
+            asked.add(key)
+            if key not in kept.full:
+                kept.notices.put(
+                    Checkpoint(
+                        group_id=task.assignment.group_id,
+                        base_sequence=task.assignment.base_sequence,
+                        previous=full,
+                    )
+                )
+        kept.full = asked
+
+    def _scale(self, kept: _Kept, view: SupervisorView, now: datetime) -> None:
+        """Note the lag, and give notice of another number of groups if it calls for one."""
+        rule = view.spec.io.scaling
+        if rule is None or not rule.enabled or not isinstance(view.stream, StreamSnapshot):
+            return
+        if not kept.lags or now >= kept.lags[-1][0] + rule.collect_every:
+            kept.lags.append((now, sum(lag_of(Draft(view, now)).values())))
+        kept.lags = [each for each in kept.lags if each[0] > now - rule.collect_for]
+        begun = kept.since or now
+        last = kept.scaled_at or begun + rule.start_delay - rule.act_every
+        if now < last + rule.act_every:
+            return
+        kept.scaled_at = now
+        wanted = wanted_task_count(
+            rule,
+            [lag for _, lag in kept.lags],
+            task_count=view.spec.io.task_count,
+            partitions=len(kept.memory.partitions),
+        )
+        if wanted != view.spec.io.task_count:
+            kept.notices.put(Scale(task_count=wanted))
+
+    def _carry_out(
+        self,
+        node: Node,
+        kept: _Kept,
+        rows: SupervisorRows,
+        view: SupervisorView,
+        decisions: tuple[Decision, ...],
+        *,
+        request: Request | None,
+        now: datetime,
+    ) -> None:
+        memory = next(
+            (each.memory for each in decisions if isinstance(each, Remember)), kept.memory
+        )
+        ends = any(isinstance(each, EndSupervisor) for each in decisions)
+        step = SupervisorStep(
+            version=rows.version,
+            stream=view.spec.io.topic,
+            changes=changes_of(decisions, view, rows),
+            requests=() if request is None else (request.id,),
+            closed=closed_tasks(rows, memory),
+            standing=_standing(view, memory, now) if memory != kept.memory else None,
+            ends=ends,
+        )
+        if step.changes or step.requests or step.closed or step.standing or ends:
+            self._store.apply(node, kept.lease, step, now=now)
+        kept.memory = memory
+        moments = [each.at for each in decisions if isinstance(each, ScheduleRun)]
+        if kept.due is not None and kept.due > now:
+            moments.append(kept.due)
+        kept.due = min((*moments, now + view.spec.io.period))
+        if ends:
+            log.info("supervisor ended", extra={"supervisor": kept.lease.supervisor})
+            # One that was submitted anew at this moment is still this master's to take over.
+            self._give_up(kept)
+
+
+def notice_of(request: Request) -> Notice:
+    """Return the notice that a person's request is."""
+    match request.kind:
+        case RequestKind.RESET:
+            return Reset(offsets=request.offsets, stream=request.stream)
+        case RequestKind.RESET_OFFSETS:
+            return ResetOffsets(offsets=request.offsets or {})
+        case RequestKind.HAND_OVER:
+            return HandOver(group_ids=request.groups)
+        case _:
+            assert_never(request.kind)
+
+
+def _standing(view: SupervisorView, memory: Memory, now: datetime) -> Standing:
+    state: State = memory.health.state
+    return Standing(
+        state=state.basic.value,
+        detailed_state=state.value,
+        healthy=state.is_healthy,
+        recent_errors=errors_of(memory.health),
+        status=status_of(view, memory, now=now),
+    )
+
+
+def _unreadable(rows: SupervisorRows, problem: str, now: datetime) -> SupervisorStep:
+    error: dict[str, Any] = {
+        "timestamp": now.isoformat(),
+        "message": f"the specification of version {rows.spec_version} can't be read: {problem}",
+        "streamException": False,
+    }
+    return SupervisorStep(
+        version=rows.version,
+        stream="",
+        standing=Standing(
+            state=State.UNHEALTHY_SUPERVISOR.value,
+            detailed_state=State.UNHEALTHY_SUPERVISOR.value,
+            healthy=False,
+            recent_errors=(error,),
+            status={},
+        ),
+    )

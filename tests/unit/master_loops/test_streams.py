@@ -1,0 +1,125 @@
+"""Streams that are asked in threads, and the properties of their consumers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
+from common.model.streams.spec import EnvironmentSecret, IoConfig, TextFormat
+from master.loops.kafka_offsets import ask_kafka
+from master.loops.streams import AskedStreams, StreamUnreachableError
+from master.supervisors.view import StreamFailure, StreamSnapshot
+from tests.simulation.virtual_clock import VirtualClock
+from tests.unit.master_loops.place import SECOND
+from tests.unit.stream_specs import SECRET, a_spec
+
+SNAPSHOT = StreamSnapshot(earliest={0: 0}, latest={0: 5})
+JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'
+)
+
+
+class Brokers:
+    """Brokers that answer once they are told to."""
+
+    def __init__(self) -> None:
+        self.answers: SimpleQueue[Callable[[], StreamSnapshot]] = SimpleQueue()
+        self.heard = threading.Event()
+        self.clock = VirtualClock()
+        self.streams = AskedStreams(self.ask, clock=self.clock, woken=self.heard.set)
+
+    def ask(self, _io: IoConfig) -> StreamSnapshot:
+        return self.answers.get()()
+
+    def say(self, answer: Callable[[], StreamSnapshot]) -> None:
+        self.heard.clear()
+        self.answers.put(answer)
+        assert self.heard.wait(30)
+
+
+def test_an_answer_is_awaited_by_nobody() -> None:
+    brokers = Brokers()
+    assert brokers.streams.look(a_spec()) is None
+    brokers.say(lambda: SNAPSHOT)
+    assert brokers.streams.look(a_spec()) == SNAPSHOT
+    assert brokers.streams.look(a_spec(topic="others")) is None
+
+
+def test_brokers_that_hang_count_as_away_after_a_while() -> None:
+    brokers = Brokers()
+    assert brokers.streams.look(a_spec()) is None
+    brokers.clock.move_to(31 * SECOND)
+    found = brokers.streams.look(a_spec())
+    assert isinstance(found, StreamFailure)
+    assert "broker:9092 have not answered for 31 s" in found.reason
+    brokers.say(lambda: SNAPSHOT)
+    assert brokers.streams.look(a_spec()) == SNAPSHOT
+    brokers.streams.forget("flights")
+
+
+def test_an_error_of_the_client_is_a_failure_of_the_stream() -> None:
+    def refuse() -> StreamSnapshot:
+        raise StreamUnreachableError("no broker there")
+
+    def break_down() -> StreamSnapshot:
+        raise RuntimeError(SECRET)
+
+    for answer, reason in ((refuse, "no broker there"), (break_down, "RuntimeError")):
+        brokers = Brokers()
+        brokers.streams.look(a_spec())
+        brokers.say(answer)
+        found = brokers.streams.look(a_spec())
+        assert isinstance(found, StreamFailure)
+        assert reason in found.reason
+        assert SECRET not in found.reason
+
+
+def test_properties_of_java_s_client_are_those_of_ours() -> None:
+    given: dict[str, str | EnvironmentSecret] = {
+        "bootstrap.servers": "b:1",
+        "value.deserializer": "x",
+        "sasl.jaas.config": EnvironmentSecret(variable="LOGIN"),
+    }
+    assert librdkafka_properties(given, {"LOGIN": JAAS.format('a\\"b')}) == {
+        "bootstrap.servers": "b:1",
+        "sasl.username": "u",
+        "sasl.password": 'a"b',
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("ssl.truststore.password", SECRET, "PEM"),
+        ("sasl.jaas.config", f"Krb5LoginModule required password={SECRET}", "sasl.username"),
+        ("sasl.jaas.config", f'x.PlainLoginModule required password="{SECRET}"', "double quotes"),
+        ("sasl.password", EnvironmentSecret(variable="NOT_SET"), "NOT_SET"),
+    ],
+)
+def test_a_property_without_an_equal_is_refused_with_a_cure(
+    name: str, value: str | EnvironmentSecret, hint: str
+) -> None:
+    with pytest.raises(ConsumerPropertyError, match=hint) as caught:
+        librdkafka_properties({name: value}, {})
+    assert SECRET not in str(caught.value)
+
+
+def an_io(**consumer: str) -> IoConfig:
+    return IoConfig(topic="events", consumer=consumer, input_format=TextFormat(type="json"))
+
+
+def test_kafka_tells_the_offsets_of_each_partition() -> None:
+    mock = {"bootstrap.servers": "unused:1", "test.mock.num.brokers": "1"}
+    found = ask_kafka(an_io(**mock, **{"isolation.level": "read_committed"}))
+    assert found.earliest.keys() == found.latest.keys() != set()
+    assert set(found.latest.values()) == {0}
+
+
+def test_a_property_that_the_client_refuses_is_named_without_its_value() -> None:
+    with pytest.raises(StreamUnreachableError, match=r"consumerProperties\.security") as caught:
+        ask_kafka(an_io(**{"bootstrap.servers": "b:1", "security.protocol": SECRET}))
+    assert SECRET not in str(caught.value)
