@@ -41,6 +41,7 @@ __all__ = [
     "ask_lock",
     "publish",
     "segments",
+    "was_published",
 ]
 
 _SOCKET: Final = "ORCAFLOW_DATASETS"
@@ -191,6 +192,12 @@ def publish(
     if found["outcome"] == "already published":
         return Outcome(again=not found["by_this"])
     return Outcome(segments=tuple(found["segments"]))
+
+
+def was_published(dataset: str, key: str) -> bool:
+    """Return True if an attempt of this task of this run has added something under the key."""
+    found = _asked({"ask": "published", "dataset": dataset, "key": key})
+    return bool(found["published"])
 
 
 def ask_lock(

@@ -1,6 +1,6 @@
 """The helper for code in tasks: parameters, data sources, datasets, outputs and a log.
 
-    from orcaflow.task import allocate, datasource, log, metrics, output, params, publish
+    from orcaflow.task import dataset, datasource, log, metrics, output, params
 
 For PYSPARK scripts and every other Python that a task runs; standard library only, and nothing of
 Orcaflow's daemons. Without Orcaflow around it, as when a script is tried by hand, parameters are
@@ -21,12 +21,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from orcaflow.datasets import Files, Range, allocate, ask_lock, publish, segments
+from orcaflow.frames import dataset
 
 __all__ = [
     "Files",
     "Range",
     "allocate",
     "ask_lock",
+    "dataset",
     "datasource",
     "log",
     "metrics",

@@ -27,6 +27,7 @@ TOGETHER: Final = {
     ),
     **dict.fromkeys(
         (
+            "tests/integration/test_dataset_frames.py",
             "tests/integration/test_spark_quality.py",
             "tests/integration/test_spark_sql.py",
             "tests/integration/test_stream_rows.py",

@@ -11,14 +11,21 @@ import pytest
 from sqlalchemy import Engine
 
 from common.clock import SystemClock
+from common.model.intervals import read_interval
+from common.model.lock_needs import group_of_run
+from common.model.locks import LockRequest, LockType
+from common.store.streams.locks import request_locks
 from common.store.worker.datasets import PostgresDatasetStore
+from common.store.worker.tasks import PostgresTaskStore
 from orcaflow.datasets import Allocation, Files
+from tests.integration.store_races.racing import WORKER, a_run, claim, submit
 from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
 from worker.datasets.server import DatasetServer
 from worker.workspace import remove_directory
 
 CLUSTER = "0123456789ab"
+DAY = "2026-11-20/P1D"
 
 
 class Desk:
@@ -80,3 +87,30 @@ def written(place: Allocation, name: str = "part.parquet", content: str = "rows"
 
 def some_files(place: Allocation, interval: str, name: str = "part.parquet") -> Files:
     return Files(interval, [written(place, name)], rows=10)
+
+
+def lock(
+    made: Engine,
+    task_id: int,
+    ds: str,
+    kind: LockType,
+    *,
+    interval: str = DAY,
+    priority: int = 50,
+) -> None:
+    with made.begin() as db:
+        run = PostgresTaskStore(made).log_places([task_id])[task_id]
+        request = LockRequest(
+            dataset=ds,
+            group_id=group_of_run(run),
+            interval=read_interval(interval),
+            type=kind,
+            priority=priority,
+        )
+        assert isinstance(request_locks(db, task_id, [request]), tuple)
+
+
+def an_attempt(made: Engine) -> int:
+    (task_id,) = submit(made, a_run(made), "load")
+    assert claim(made, WORKER, [task_id]) == [task_id]
+    return task_id

@@ -361,6 +361,76 @@ assert spark.conf.get("spark.sql.shuffle.partitions") == "{count}"
     assert [attempt[:3] for attempt in found] == [(SUCCESS, None, None)] * 2
 
 
+@pytest.mark.usefixtures("_frame")
+def test_a_day_is_replaced_while_another_task_adds_to_it(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    def script(text: str) -> str:
+        return f"""
+import os, time
+from orcaflow.task import dataset
+flights = dataset("flights")
+rows = spark.sql("SELECT timestamp'2026-11-20T00:00:00Z' + make_interval(0,0,0,0,CAST(id AS INT)) AS at,"
+    " id AS n FROM range(24)")
+def tell(name):
+    open("{tmp_path}/" + name, "w").close()
+def hear(name):
+    while not os.path.exists("{tmp_path}/" + name):
+        time.sleep(0.01)
+{text}"""
+
+    def a_writer(name: str, text: str, kind: str, **params: object) -> dict[str, object]:
+        lock = {"dataset": "flights", "interval": "2026-11-20/P1D", "type": kind}
+        return {**spark_task(name, script(text), **params), "locks": [lock]}
+
+    first = a_writer(
+        "first",
+        """
+with flights.append(time="at") as writer:
+    writer.write(rows)
+""",
+        "APPEND",
+        profile="classic",
+        master="local[1]",
+    )
+    (done,) = cluster.run("a first load", first)
+    assert done[0] == SUCCESS, done
+    replace = a_writer(
+        "replace",
+        """
+with flights.replace("2026-11-20/P1D", time="at") as writer:
+    writer.write(rows.where("n < 10"))
+    tell("replacing")
+    hear("added")
+""",
+        "REPLACE",
+    )
+    add = a_writer(
+        "add",
+        """
+hear("replacing")
+with flights.append(time="at", granularity="DAY") as writer:
+    writer.write(rows.selectExpr("at", "n + 100 AS n").limit(3))
+tell("added")
+if os.environ["ORCAFLOW_ATTEMPT"] == "1":
+    os.kill(os.getpid(), 9)
+""",
+        "APPEND",
+    )
+    add |= {"maxRetryTimes": 1, "retryInterval": 0}
+    replacing = cluster.begin(cluster.define("a backfill", [replace]))
+    adding = cluster.begin(cluster.define("a late load", [add]))
+    assert cluster.await_end(replacing) == SUCCESS
+    assert cluster.await_end(adding) == SUCCESS
+    assert [state for (state,) in sorted(cluster.tasks_of(adding, "state"))] == [FAILURE, SUCCESS]
+    read = script("""
+found = sorted(row["n"] for row in flights.frame(spark, "2026-11-20/P1D").collect())
+assert found == [*range(10), 100, 101, 102], found
+""")
+    (done,) = cluster.run("a reader", spark_task("read", read))
+    assert done[0] == SUCCESS, done
+
+
 def test_a_server_that_dies_fails_its_own_tasks_and_a_retry_finds_the_next(
     cluster: SparkCluster, good: int, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from worker.datasets.requests import (
     AskFolder,
     AskLock,
     AskPublish,
+    AskPublished,
     AskSegments,
     DatasetRequestError,
     read_ask,
@@ -61,6 +62,8 @@ class Store(Protocol):
     ) -> Lock | Busy | Revoked | Impossible: ...
 
     def writes(self, task_id: int, dataset: str) -> bool: ...
+
+    def published(self, dataset: str, sequence: str) -> frozenset[str] | None: ...
 
     def publish(
         self,
@@ -105,6 +108,10 @@ class DatasetAnswers:
                     return self._lock(task_id, ask)
                 case AskFolder():
                     return self._folder(task_id, account, ask)
+                case AskPublished():
+                    sequence = _append(self._facts(task_id), ask.key)
+                    found = self._store.published(ask.dataset, sequence)
+                    return {"outcome": "known", "published": found is not None}
                 case AskPublish():
                     return self._publish(task_id, ask)
                 case _:
@@ -171,9 +178,7 @@ class DatasetAnswers:
         return {"outcome": "folder", "write": made.write, "path": str(made.path)}
 
     def _publish(self, task_id: int, ask: AskPublish) -> Mapping[str, Any]:
-        facts = self._store.task(task_id)
-        if facts is None:
-            raise DatasetRequestError(f"there is no attempt {task_id}")
+        facts = self._facts(task_id)
         folder = self._folders.of(ask.dataset, task_id, ask.write)
         outcome = self._store.publish(
             task_id,
@@ -212,6 +217,12 @@ class DatasetAnswers:
             case _:
                 assert_never(outcome)
 
+    def _facts(self, task_id: int) -> TaskFacts:
+        facts = self._store.task(task_id)
+        if facts is None:
+            raise DatasetRequestError(f"there is no attempt {task_id}")
+        return facts
+
     def _parts(self, folder: WriteFolder, ask: AskPublish) -> tuple[Part, ...]:
         return tuple(
             Part(
@@ -231,8 +242,17 @@ def _sequence(facts: TaskFacts, ask: AskPublish) -> str:
     """
     if ask.sequence is not None:
         return ask.sequence
-    task = f"{OF_RUNS}{facts.process_instance_id} task {facts.name}"
-    return f"{task} write {ask.write}" if ask.key is None else f"{task} append {ask.key}"
+    if ask.key is not None:
+        return _append(facts, ask.key)
+    return f"{_task(facts)} write {ask.write}"
+
+
+def _append(facts: TaskFacts, key: str) -> str:
+    return f"{_task(facts)} append {key}"
+
+
+def _task(facts: TaskFacts) -> str:
+    return f"{OF_RUNS}{facts.process_instance_id} task {facts.name}"
 
 
 def _ends(interval: Interval) -> list[str]:

@@ -67,6 +67,14 @@ class AskFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskPublished:
+    """True if the attempt's task has added something under this key, in this run."""
+
+    dataset: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewSegment:
     """Files with rows of one chunk, relative to the write's folder."""
 
@@ -91,7 +99,7 @@ class AskPublish:
     range: StreamRange | None = None
 
 
-Ask: TypeAlias = AskSegments | AskLock | AskFolder | AskPublish
+Ask: TypeAlias = AskSegments | AskLock | AskFolder | AskPublished | AskPublish
 
 
 def read_ask(document: object) -> Ask:
@@ -113,6 +121,11 @@ def read_ask(document: object) -> Ask:
             return _lock(document, dataset)
         case "folder":
             return AskFolder(dataset=dataset)
+        case "published":
+            key = _text(document, "key")
+            if key is None:
+                raise DatasetRequestError("a key is missing")
+            return AskPublished(dataset=dataset, key=key)
         case "publish":
             return _publish(document, dataset)
         case other:

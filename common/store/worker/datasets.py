@@ -1,7 +1,8 @@
 """Datasets as a worker reaches them for its tasks: segments, locks and publications.
 
-Names segments and publishes them in two transactions: a name that was given and not used is given
-again to the same work. Every answer may be asked for again. Used by `worker.datasets`.
+Names segments and publishes them in two transactions: a name that was given to what is added, and
+not used, is given again to the same work. Every answer may be asked for again. Used by
+`worker.datasets`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, select
 from common.model.intervals import Interval
 from common.model.lock_needs import group_of_run
 from common.model.locks import (
+    REPLACING_LOCKS,
     WRITING_LOCKS,
     Busy,
     Impossible,
@@ -171,7 +173,11 @@ class PostgresDatasetStore:
         try:
             names = repeatable(
                 self._engine,
-                lambda db: _named(db, task_id, dataset, parts, sequence),
+                lambda db: (
+                    _named(db, task_id, dataset, parts, sequence)
+                    if replaces is None
+                    else _named_anew(db, task_id, dataset, parts, replaces)
+                ),
                 begin=transaction,
             )
         except _UnnamedError as refused:
@@ -195,6 +201,31 @@ class PostgresDatasetStore:
 def group_of_stream(dataset: str) -> str:
     """Return the group that all tasks of a dataset's stream are."""
     return f"index_kafka_{dataset}"
+
+
+def _named_anew(
+    db: Connection, task_id: int, dataset: str, parts: Sequence[Part], replaced: Interval
+) -> list[SegmentId]:
+    """Name each part by the version of the lock under which it replaces what is there."""
+    version = next(
+        (
+            lock.version
+            for lock in locks_of(db, task_id)
+            if lock.dataset == dataset
+            and lock.type in REPLACING_LOCKS
+            and lock.interval.contains(replaced)
+        ),
+        None,
+    )
+    if version is None:
+        kinds = " or ".join(sorted(REPLACING_LOCKS))
+        reason = f"attempt {task_id} holds no lock {kinds} on {dataset} {replaced}"
+        raise _UnnamedError(Conflict(reason=reason))
+    # Their places tell them apart; which numbers are free is known when they are published.
+    return [
+        SegmentId(interval=part.interval, version=version, partition_num=place)
+        for place, part in enumerate(parts)
+    ]
 
 
 def _named(

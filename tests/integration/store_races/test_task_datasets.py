@@ -13,11 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from common.model.intervals import read_interval
-from common.model.lock_needs import group_of_run
-from common.model.locks import LockRequest, LockType
+from common.model.locks import LockType
 from common.model.states import TaskState
-from common.store.streams.locks import request_locks
 from common.store.streams.segments import offsets, used_segments
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
@@ -34,8 +31,15 @@ from orcaflow.datasets import (
     segments,
 )
 from tests.builders import NOON
-from tests.integration.dataset_desk import Desk, desk, some_files, written
-from tests.integration.store_races.racing import WORKER, a_run, a_submit, claim, save, submit
+from tests.integration.dataset_desk import (
+    Desk,
+    an_attempt,
+    desk,
+    lock,
+    some_files,
+    written,
+)
+from tests.integration.store_races.racing import WORKER, a_run, a_submit, claim, save
 
 DAY = "2026-11-20/P1D"
 NEXT_DAY = "2026-11-21/P1D"
@@ -50,33 +54,6 @@ def ds() -> str:
 def server(tmp_path: Path, here: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     with desk(tmp_path, here, monkeypatch) as made:
         yield made
-
-
-def lock(
-    made: Engine,
-    task_id: int,
-    ds: str,
-    kind: LockType,
-    *,
-    interval: str = DAY,
-    priority: int = 50,
-) -> None:
-    with made.begin() as db:
-        run = PostgresTaskStore(made).log_places([task_id])[task_id]
-        request = LockRequest(
-            dataset=ds,
-            group_id=group_of_run(run),
-            interval=read_interval(interval),
-            type=kind,
-            priority=priority,
-        )
-        assert isinstance(request_locks(db, task_id, [request]), tuple)
-
-
-def an_attempt(made: Engine) -> int:
-    (task_id,) = submit(made, a_run(made), "load")
-    assert claim(made, WORKER, [task_id]) == [task_id]
-    return task_id
 
 
 def attempts_of_a_task(made: Engine) -> Iterator[int]:
@@ -161,13 +138,16 @@ def test_a_replacement_of_a_later_attempt_replaces_that_of_an_earlier_one(
     before = allocate(ds)
     parts = [some_files(before, DAY)]
     publish(before, parts, replaces=DAY)
+    (former,) = segments(ds).segments
     assert publish(before, parts, replaces=DAY).again is False
     second = next(tries)
     lock(here, second, ds, LockType.REPLACE)
     server.enter(second)
     after = allocate(ds)
-    publish(after, [some_files(after, DAY)], replaces=DAY)
-    assert files_of(here, ds) == [published(after)]
+    hours = [some_files(after, f"2026-11-20T0{hour}:00/PT1H", f"{hour}.parquet") for hour in (1, 2)]
+    publish(after, hours, replaces=DAY)
+    assert files_of(here, ds) == [published(after, "1.parquet"), published(after, "2.parquet")]
+    assert all(each.version > former.version for each in segments(ds).segments)
     # By the same attempt, under the same lock, once more.
     again = allocate(ds)
     publish(again, [some_files(again, DAY)], replaces=DAY)
