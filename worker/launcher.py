@@ -143,11 +143,10 @@ class Launcher:
             pool=pool,
             start_params=_start_params(task.start_params),
         )
-        directory = Path(task.execute_path)
-        make_directory(directory, account)
-        self._crowds.add(directory)
+        make_directory(task.execute_path, account)
+        self._crowds.add(task.execute_path)
         spec = task_type_spec(task.task_type)
-        given = _parameters_file(spec, parameters, directory, account)
+        given = _parameters_file(spec, parameters, task.execute_path, account)
         launch = task_type.launch(
             TaskContext(
                 task=task,
@@ -157,7 +156,7 @@ class Launcher:
                 local=local_properties,
                 moment=moment,
                 zone=zone,
-                directory=directory,
+                directory=Path(task.execute_path),
                 resources=self._resources,
                 account=account,
                 settings=self._settings,
@@ -279,15 +278,15 @@ def _declared(
 
 
 def _parameters_file(
-    spec: TaskTypeSpec, parameters: Mapping[str, str], directory: Path, account: Account | None
+    spec: TaskTypeSpec, parameters: Mapping[str, str], directory: str, account: Account | None
 ) -> dict[str, str]:
     """Write the effective parameters as a JSON object; return the variable that names the file."""
     is_empty = all(name.startswith("system.") for name in parameters)
     if spec.skips_parameters_file and is_empty:
         return {}
-    path = directory / PARAMETERS_FILE
+    path = f"{directory}/{PARAMETERS_FILE}"
     write_file(path, json.dumps(parameters), account)
-    return {"ORCAFLOW_PARAMS": str(path)}
+    return {"ORCAFLOW_PARAMS": path}
 
 
 def _variables(

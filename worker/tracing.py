@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -41,5 +42,6 @@ def attempt_id(*, cluster: str, task_instance_id: int) -> UUID:
     return UUID(hex=_hex(cluster, "attempt", task_instance_id)[:32], version=5)
 
 
+@lru_cache(maxsize=500)
 def _hex(cluster: str, kind: str, number: int) -> str:
     return hashlib.sha256(f"{cluster}/{kind}/{number}".encode()).hexdigest()

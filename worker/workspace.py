@@ -82,7 +82,7 @@ def keep_apart(folder: Path) -> None:
             os.close(file)
 
 
-def open_log(path: Path) -> int:
+def open_log(path: str | Path) -> int:
     """A new, empty log for appending; its file descriptor. Never follows a link (X1)."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
     return _with_parents(path, lambda: os.open(path, flags, 0o600))
@@ -114,33 +114,37 @@ class Crowds:
     """
 
     def __init__(self) -> None:
-        self._begun: OrderedDict[Path, int] = OrderedDict()
+        self._begun: OrderedDict[str, int] = OrderedDict()
 
-    def add(self, directory: Path) -> None:
+    def add(self, directory: str) -> None:
         """Count an attempt, by its directory, which was made."""
-        run = directory.parent
+        run = directory.rpartition("/")[0]
         begun = self._begun[run] = self._begun.pop(run, 0) + 1
         if begun % _CROWD == 0:
             # More than once, since a run's folder goes whenever it is empty.
-            keep_apart(run)
+            keep_apart(Path(run))
         if len(self._begun) > _RUNS_COUNTED:
             self._begun.popitem(last=False)
 
 
-def make_directory(path: Path, account: Account | None) -> None:
+def make_directory(path: str | Path, account: Account | None) -> None:
     """An empty directory of the attempt's own."""
-    runs = path.parents[1]
+
+    def make() -> None:
+        # To make a `Path` takes longer than to make a directory.
+        os.mkdir(path, _PRIVATE_MODE)  # noqa: PTH102
+
     try:
-        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE), unrelated=runs)
+        _with_parents(path, make, keeps_apart=True)
     except FileExistsError:
-        _remove(path)
-        _with_parents(path, lambda: path.mkdir(_PRIVATE_MODE), unrelated=runs)
+        _remove(Path(path))
+        _with_parents(path, make, keeps_apart=True)
     if account is not None:
-        _give(path, account)
+        _give(Path(path), account)
 
 
 def write_file(
-    path: Path, content: str, account: Account | None, *, executable: bool = False
+    path: str | Path, content: str, account: Account | None, *, executable: bool = False
 ) -> None:
     """A new file that only the attempt can read; `FileExistsError` if there is one already."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -301,16 +305,19 @@ def _remove_files(folder: int) -> list[str]:
     return folders
 
 
-def _with_parents(path: Path, make: Callable[[], _Made], *, unrelated: Path | None = None) -> _Made:
+def _with_parents(
+    path: str | Path, make: Callable[[], _Made], *, keeps_apart: bool = False
+) -> _Made:
     """Make something whose folder may not be there, or may just be removed by another worker.
 
-    The folders in `unrelated` are kept apart, if that is made too.
+    `keeps_apart`: what the folder's own folder holds is kept apart, if that is made too.
     """
     for _ in range(_TRIES):
         try:
             return make()
         except FileNotFoundError:
-            _make_parents(path.parent, unrelated)
+            parent = Path(path).parent
+            _make_parents(parent, parent.parent if keeps_apart else None)
     return make()
 
 

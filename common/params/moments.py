@@ -7,12 +7,13 @@ is a `ParameterError`.
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn
+from typing import Final, NoReturn
 from zoneinfo import ZoneInfo
 
 from common.params.errors import ParameterError
 
 _TEXT_FORM = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})")
+_PUNCTUATION: Final = str.maketrans("", "", "- :")
 _COMPACT_FORM = re.compile(r"([0-9]{4})" + r"([0-9]{2})" * 5)
 
 
@@ -66,7 +67,7 @@ def parse_moment(text: str | None, zone: ZoneInfo) -> datetime | None:
 
 def format_compact(moment: datetime, zone: ZoneInfo) -> str:
     """The form of `system.datetime`: `yyyyMMddHHmmss`."""
-    return re.sub(r"[^0-9]", "", format_moment(moment, zone))
+    return format_moment(moment, zone).translate(_PUNCTUATION)
 
 
 def parse_compact(text: str | None, zone: ZoneInfo) -> datetime | None:

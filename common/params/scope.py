@@ -46,11 +46,12 @@ def system_parameters(
     base = in_zone(moment, zone)
     if complement and complement_uses_chosen_date:
         base = days_later(base, 1)
+    now = format_compact(base, zone)
     return {
         **built_ins,
         BIZ_DATE: format_compact(days_later(base, -1), zone)[:8],
-        BIZ_CURDATE: format_compact(base, zone)[:8],
-        DATETIME: format_compact(base, zone),
+        BIZ_CURDATE: now[:8],
+        DATETIME: now,
     }
 
 

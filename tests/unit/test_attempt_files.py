@@ -66,10 +66,10 @@ def test_the_attempts_of_a_run_are_kept_apart_once_they_are_many(tmp_path: Path)
     keep_apart(marked)
     crowds = Crowds()
     for number in range(49):
-        crowds.add(few / str(number))
-        crowds.add(many / str(number))
+        crowds.add(f"{few}/{number}")
+        crowds.add(f"{many}/{number}")
     assert _flags(many) == plain
-    crowds.add(many / "49")
+    crowds.add(f"{many}/49")
     assert _flags(many) == _flags(marked)
     assert _flags(few) == plain
 

@@ -128,18 +128,15 @@ def test_the_owner_of_the_database_s_files_is_no_tenant(tmp_path: Path) -> None:
         tenants.refuse_owner_of(tmp_path, account)
 
 
-class Swapped(type(Path())):  # type: ignore[misc]
-    """A path whose folder somebody replaces by a link as soon as it is there."""
-
-    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        super().mkdir(mode, parents, exist_ok)
-        self.rmdir()
-        self.symlink_to(self.parent)
-
-
 def test_a_folder_is_given_to_an_account_and_nothing_that_has_taken_its_place(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account(name="own", uid=os.geteuid(), gid=os.getegid(), groups=(), home="/")
+
+    def swapped(path: Path, _mode: int) -> None:
+        # Somebody replaces the folder by a link as soon as it is there.
+        path.symlink_to(tmp_path)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
     with pytest.raises(NotADirectoryError):
-        make_directory(Swapped(tmp_path / "spark-tmp"), account)
+        make_directory(tmp_path / "spark-tmp", account)

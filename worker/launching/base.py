@@ -161,9 +161,9 @@ class TaskContext:
 
     def write(self, name: str, content: str, *, executable: bool = False) -> Path:
         """Put a file into the attempt's directory; return its path. No user chooses the name."""
-        path = self.directory / name
+        path = f"{self.task.execute_path}/{name}"
         write_file(path, content, self.account, executable=executable)
-        return path
+        return Path(path)
 
     def text(self, key: str) -> str:
         """Return a text, "" if it is absent. Numbers are taken as they are written."""

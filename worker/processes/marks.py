@@ -14,6 +14,7 @@ import hashlib
 import os
 import resource
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ HELPER: Final = 2 * _SMALLEST
 """The mark of a worker's own helper and of all that it starts; its forks can lower it to theirs."""
 
 
+@lru_cache(maxsize=2_000)
 def mark_of(execute_path: str) -> int:
     """Return the mark of the attempt with this directory."""
     digest = hashlib.blake2b(os.fsencode(execute_path), digest_size=8).digest()

@@ -67,55 +67,59 @@ class Records:
     """The directory with the records of one worker address."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # As text: to put a path together by `Path` takes longer than what is done with it.
+        self._directory = str(directory)
+        # The attempts of which there may be files beside the record: to remove one that is not
+        # there takes as long as to remove one that is.
+        self._accompanied = {
+            int(number)
+            for number, dot, _ in (path.name.partition(".") for path in directory.iterdir())
+            if dot and _is_number(number)
+        }
 
     def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(record.task_instance_id)
-        self._clear_endings(record.task_instance_id)
+        self._remove_beside(record.task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(path, flags, 0o600)
         try:
             os.write(file, json.dumps(_about(record)).encode() + b"\n")
             if not record.notes_apart:
                 return file
-            notes = self._notes(record.task_instance_id)
+            self._accompanied.add(record.task_instance_id)
             # Made afresh: somebody may still have the file of an attempt with the same id.
-            notes.unlink(missing_ok=True)
-            apart = os.open(notes, flags | os.O_EXCL, 0o600)
+            apart = os.open(self._notes(record.task_instance_id), flags | os.O_EXCL, 0o600)
         except OSError:
             os.close(file)
-            path.unlink()
+            _remove(path)
             raise
         os.close(file)
         return apart
 
     def note_kill(self, task_instance_id: int) -> None:
         """Note that a kill of the attempt is wanted; where there is no room, that stays unknown."""
-        with contextlib.suppress(OSError):
-            self._kill(task_instance_id).touch(mode=0o600)
+        self._note(self._kill(task_instance_id), task_instance_id)
 
     def note_timeout(self, task_instance_id: int) -> None:
         """Note that the attempt's time is out; where there is no room, that stays unknown."""
-        with contextlib.suppress(OSError):
-            self._timeout(task_instance_id).touch(mode=0o600)
+        self._note(self._timeout(task_instance_id), task_instance_id)
 
     def remove(self, task_instance_id: int) -> None:
         """Forget the attempt; one that has no record is fine."""
-        self._path(task_instance_id).unlink(missing_ok=True)
-        self._clear_endings(task_instance_id)
-        self._notes(task_instance_id).unlink(missing_ok=True)
+        _remove(self._path(task_instance_id))
+        self._remove_beside(task_instance_id)
 
     def read(self, task_instance_id: int) -> Record | None:
         """The record; None if there is none, or it was cut off before its first line was whole."""
         try:
-            with self._path(task_instance_id).open("rb") as file:
+            with Path(self._path(task_instance_id)).open("rb") as file:
                 lines = file.read(_LIMIT_BYTES).split(b"\n")
             about = json.loads(lines[0])
             notes_apart = about.get("notes_apart") is True
             if notes_apart:
-                with self._notes(task_instance_id).open("rb") as file:
+                with Path(self._notes(task_instance_id)).open("rb") as file:
                     lines = [b"", *file.read(_LIMIT_BYTES).split(b"\n")]
             outputs, job_file = about.get("outputs"), about.get("job_file")
             facts_file, cgroup = about.get("facts_file"), about.get("cgroup")
@@ -137,8 +141,8 @@ class Records:
                 notes_apart=notes_apart,
                 pid=_number(lines, b"pid ", lowest=1, highest=_LARGEST_PID),
                 exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
-                kill_wanted=self._kill(task_instance_id).exists(),
-                timed_out=self._timeout(task_instance_id).exists(),
+                kill_wanted=Path(self._kill(task_instance_id)).exists(),
+                timed_out=Path(self._timeout(task_instance_id)).exists(),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
@@ -152,25 +156,42 @@ class Records:
         return tuple(sorted(self._ids()))
 
     def _ids(self) -> Iterator[int]:
-        for path in self._directory.iterdir():
-            if path.name.isascii() and path.name.isdecimal():
+        for path in Path(self._directory).iterdir():
+            if _is_number(path.name):
                 yield int(path.name)
 
-    def _clear_endings(self, task_instance_id: int) -> None:
-        self._kill(task_instance_id).unlink(missing_ok=True)
-        self._timeout(task_instance_id).unlink(missing_ok=True)
+    def _note(self, path: str, task_instance_id: int) -> None:
+        self._accompanied.add(task_instance_id)
+        with contextlib.suppress(OSError):
+            Path(path).touch(mode=0o600)
 
-    def _path(self, task_instance_id: int) -> Path:
-        return self._directory / f"{task_instance_id:d}"
+    def _remove_beside(self, task_instance_id: int) -> None:
+        if task_instance_id in self._accompanied:
+            _remove(self._kill(task_instance_id))
+            _remove(self._timeout(task_instance_id))
+            _remove(self._notes(task_instance_id))
+            self._accompanied.remove(task_instance_id)
 
-    def _kill(self, task_instance_id: int) -> Path:
-        return self._directory / f"{task_instance_id:d}.kill"
+    def _path(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}"
 
-    def _timeout(self, task_instance_id: int) -> Path:
-        return self._directory / f"{task_instance_id:d}.timeout"
+    def _kill(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}.kill"
 
-    def _notes(self, task_instance_id: int) -> Path:
-        return self._directory / f"{task_instance_id:d}.notes"
+    def _timeout(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}.timeout"
+
+    def _notes(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}.notes"
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108  # See `_directory`.
 
 
 def _about(record: Record) -> dict[str, object]:

@@ -161,7 +161,7 @@ class Starter:
     ) -> None:
         """End an attempt that has no process; its log gets the reason too, if it can be written."""
         try:
-            output = workspace.open_log(Path(task.log_path))
+            output = workspace.open_log(task.log_path)
             try:
                 task_log.write(output, task_log.line(f"not run: {reason}"))
             finally:
@@ -175,7 +175,7 @@ class Starter:
         self._accepted.report(task.id, Result(None, state, reason, failure=failure), pid=None)
 
     def _begin(self, task: ClaimedTask) -> None:
-        output = workspace.open_log(Path(task.log_path))
+        output = workspace.open_log(task.log_path)
         prepared: Prepared | None = None
         try:
             prepared = self._prepare(task)
