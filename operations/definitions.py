@@ -29,7 +29,7 @@ from operations.errors import ForbiddenError, NameTakenError
 from operations.exporting import Export
 from operations.importing import Imported
 from operations.lookup import definition_given
-from operations.rights import change, seen
+from operations.rights import change, refusing, seen
 from operations.session import Session, operation
 from operations.times import cluster_zone
 
@@ -153,7 +153,7 @@ def replace_definition(
     online: bool | None,
 ) -> Imported:
     """Put a document in the place of a definition that has this tag, and is OFFLINE."""
-    with session.engine.connect() as db:
+    with refusing(session, "definition.import", "definition", definition_id) as db:
         project_id = definition_given(db, session.principal, Action.VIEW, definition_id).project_id
     (imported,) = import_definitions(
         session,

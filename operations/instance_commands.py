@@ -28,7 +28,7 @@ from operations import commands
 from operations.documents.instances import name_of
 from operations.errors import CommandFailedError, PendingCommandError
 from operations.lookup import instance_with_id, nodes_named
-from operations.rights import Change, change
+from operations.rights import Change, change, refusing
 from operations.session import Session, operation
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
@@ -180,7 +180,7 @@ def recover(
 ) -> PutCommand:
     """Put the command that goes on where the instance, or the root of its tree, ended."""
     # What may only be seen is refused by `put_command`, which notes it.
-    with session.engine.connect() as db:
+    with refusing(session, "instance.recover", "instance", process_instance_id) as db:
         named = instance_with_id(db, session.principal, process_instance_id)
         kind = _recovery_of(db, session.principal, named)
     return put_command(session, process_instance_id, kind, notify=notify)
@@ -203,15 +203,16 @@ def execute_tasks(
     notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put the command that runs the tasks of a comma list again; `mode` adds their neighbours."""
-    with session.engine.connect() as db:
+    word = f"instance.{_WORDS[CommandType.EXECUTE_TASK]}"
+    with refusing(session, word, "instance", process_instance_id) as db:
         instance_with_id(db, session.principal, process_instance_id)
         shape = run_shape(db, process_instance_id)
-    names = nodes_named(
-        "" if shape is None else shape.process_instance_json,
-        tasks,
-        owner=f"process instance {process_instance_id}",
-        field="tasks",
-    )
+        names = nodes_named(
+            "" if shape is None else shape.process_instance_json,
+            tasks,
+            owner=f"process instance {process_instance_id}",
+            field="tasks",
+        )
     return put_command(
         session,
         process_instance_id,

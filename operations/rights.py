@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import EVERYTHING, Action, Principal, role_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
     from operations.session import Session
 
+_REFUSALS: Final = (NotAllowedError, NotFoundError, UsageError)
 _LISTED = {
     Thing.PROJECT: "there is no project {}; see `orcaflow project list`",
     Thing.DEFINITION: "there is no process definition {}; see `orcaflow definition list`",
@@ -117,20 +118,60 @@ def change(
                 refused=False,
                 detail=made.detail,
             )
-    except (NotAllowedError, NotFoundError, UsageError) as error:
-        with session.engine.begin() as db:
-            audit.add_line(
-                db,
-                principal,
-                action=action,
-                object_type=thing,
-                object_id=object_id,
-                object_name=object_name,
-                project_id=None if made is None else made.project_id,
-                refused=True,
-                detail=str(error),
-            )
+    except _REFUSALS as error:
+        _note_refusal(
+            session,
+            error,
+            action=action,
+            thing=thing,
+            object_id=object_id,
+            object_name=object_name,
+            project_id=None if made is None else made.project_id,
+        )
         raise
+
+
+@contextmanager
+def refusing(session: Session, action: str, thing: str, object_id: int) -> Iterator[Connection]:
+    """Look at what an order needs to know before its transaction; a refusal leaves its line."""
+    try:
+        with session.engine.connect() as db:
+            yield db
+    except _REFUSALS as error:
+        _note_refusal(
+            session,
+            error,
+            action=action,
+            thing=thing,
+            object_id=object_id,
+            object_name=None,
+            project_id=None,
+        )
+        raise
+
+
+def _note_refusal(
+    session: Session,
+    error: Exception,
+    *,
+    action: str,
+    thing: str,
+    object_id: int | None,
+    object_name: str | None,
+    project_id: int | None,
+) -> None:
+    with session.engine.begin() as db:
+        audit.add_line(
+            db,
+            session.principal,
+            action=action,
+            object_type=thing,
+            object_id=object_id,
+            object_name=object_name,
+            project_id=project_id,
+            refused=True,
+            detail=str(error),
+        )
 
 
 @contextmanager

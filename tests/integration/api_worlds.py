@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert, select, update
 
 from api.policy import BASE
 from common.model.complement_states import ComplementState
@@ -231,3 +231,91 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
     if name.endswith("/events"):
         return None, {"topics": f"instance:{number},overview"}
     return None, {}
+
+
+ORDER_NOTHING: Final = frozenset(
+    f"POST {BASE}/{path}"
+    for path in (
+        *("login", "logout", "definitions/lint", "schedules/simulate", "complements/plan"),
+        # A good one is tried by the tests of log-ins.
+        *("datasources/{id}/test", "me/password"),
+    )
+)
+"""Requests that change nothing, here at least: nobody of this test has a session."""
+
+
+def check_audit(db: Engine, orders: list[tuple[str, str, int, str]]) -> None:
+    """Each order has its line, with the id of its request, and so has each refusal."""
+    line = t.audit_log.c
+    with db.connect() as connection:
+        rows = connection.execute(select(line.request, line.outcome, line.user_name)).all()
+    told = {tuple(row) for row in rows}
+    assert len(orders) > 500
+    assert [
+        (name, role, status)
+        for name, role, status, request in orders
+        if (request, "done" if status < 300 else "refused", f"the-{role}") not in told
+    ] == []
+
+
+def a_wait(db: Engine, definition: int, foreign: int) -> tuple[int, tuple[int, ...]]:
+    """A run that waits in each way in which one run can for another, and its tasks.
+
+    The others are of the definition `foreign`, and bear the name `hidden`.
+    """
+    hidden = an_instance(
+        db, ProcessState.RUNNING, id=7001, process_definition_id=foreign, name="hidden-run"
+    )
+    holder = an_attempt(
+        db, hidden, TaskState.RUNNING, id=7002, process_definition_id=foreign, name="hidden-task"
+    )
+    tasks = [
+        {"name": name, "type": "SHELL", "params": {"rawScript": "true"}}
+        for name in ("pooled", "item", "child", "begun")
+    ]
+    run = an_instance(
+        db,
+        ProcessState.RUNNING,
+        process_definition_id=definition,
+        process_instance_json=json.dumps({"tasks": tasks}),
+    )
+    ours = {"process_definition_id": definition, "host": None}
+    pooled = an_attempt(db, run, TaskState.WAITING_DEPEND, name="pooled", **ours)
+    sub = {"task_type": "SUB_PROCESS", **ours}
+    child = an_attempt(db, run, TaskState.RUNNING, name="child", **sub)
+    begun = an_attempt(db, run, TaskState.RUNNING, name="begun", **sub)
+    looked = {"id": hidden, "state": "RUNNING"}
+    entry = {"key": f"{foreign}-ALL-day-today", "result": "WAITING", "run": looked, "why": "hidden"}
+    item = an_attempt(
+        db,
+        run,
+        TaskState.RUNNING,
+        name="item",
+        task_type="DEPENDENT",
+        evidence=json.dumps([entry]),
+        **ours,
+    )
+    with db.begin() as connection:
+        connection.execute(insert(t.task_group).values(id=1, name="db", group_size=1))
+        for task, status in ((holder, 1), (pooled, -1)):
+            connection.execute(
+                insert(t.task_group_queue).values(
+                    task_id=task, group_id=1, status=status, weight=1, process_id=run
+                )
+            )
+        connection.execute(
+            insert(t.relation_process_instance).values(
+                parent_process_instance_id=run,
+                parent_task_instance_id=child,
+                process_instance_id=hidden,
+            )
+        )
+        connection.execute(
+            insert(t.command).values(
+                id=7003,
+                command_type=0,
+                process_definition_id=foreign,
+                parent_task_instance_id=begun,
+            )
+        )
+    return run, (pooled, item, child, begun)

@@ -24,7 +24,7 @@ from api.server import listen
 from common.config import Config
 from common.errors import ConfigurationError
 from common.model.rights import ROLES as IN_PROJECT
-from common.model.states import ProcessState, TaskState
+from common.model.states import ProcessState
 from common.store import tables as t
 from common.store.connect import engine
 from operations.session import Session
@@ -32,8 +32,16 @@ from operations.tokens import create_token, revoke_token
 from operations.users import create_user, grant, set_enabled
 from tests.builders import a_definition_json
 from tests.house.tree import ROOT
-from tests.integration.api_worlds import a_request, a_world, to_delete, worlds
-from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.api_worlds import (
+    ORDER_NOTHING,
+    a_request,
+    a_wait,
+    a_world,
+    check_audit,
+    to_delete,
+    worlds,
+)
+from tests.integration.cli_rows import a_definition, an_instance
 from tests.simulation.virtual_clock import VirtualClock
 
 PORT = 12345
@@ -73,6 +81,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
     ours, theirs = worlds(db)
     headers = people(owner)
     wrong = []
+    orders: list[tuple[str, str, int, str]] = []
     for name, policy in POLICIES.items():
         method, _, path = name.partition(" ")
         # Whoever may do the most comes last, since what is done changes the objects.
@@ -89,6 +98,9 @@ def test_every_route_answers_every_role_as_its_policy_says(
                     headers={**headers[role], "If-Match": "*"},
                 )
                 wanted = outcome(policy, role, own=own)
+                if method != "GET" and name not in ORDER_NOTHING and role != "anyone":
+                    request = answer.headers["x-request-id"]
+                    orders.append((name, role, answer.status_code, request))
                 # 409: allowed, but not in the present state. 503: ZooKeeper is away.
                 done = answer.status_code in (200, 201, 202, 409) or (
                     answer.status_code == 503
@@ -109,6 +121,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
                     assert "theirs" not in answer.text, (name, role)
                     assert ("ours" in answer.text) == (role in IN_PROJECT), (name, role)
     assert wrong == []
+    check_audit(db, orders)
 
 
 def test_a_route_without_a_policy_stops_the_start_and_so_does_a_policy_without_a_route(
@@ -503,69 +516,6 @@ def test_the_end_of_an_answer_does_not_wait_for_the_client() -> None:
             accepted, _ = server.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def a_wait(db: Engine, definition: int, foreign: int) -> tuple[int, tuple[int, ...]]:
-    """A run that waits in each way in which one run can for another, and its tasks.
-
-    The others are of the definition `foreign`, and bear the name `hidden`.
-    """
-    hidden = an_instance(
-        db, ProcessState.RUNNING, id=7001, process_definition_id=foreign, name="hidden-run"
-    )
-    holder = an_attempt(
-        db, hidden, TaskState.RUNNING, id=7002, process_definition_id=foreign, name="hidden-task"
-    )
-    tasks = [
-        {"name": name, "type": "SHELL", "params": {"rawScript": "true"}}
-        for name in ("pooled", "item", "child", "begun")
-    ]
-    run = an_instance(
-        db,
-        ProcessState.RUNNING,
-        process_definition_id=definition,
-        process_instance_json=json.dumps({"tasks": tasks}),
-    )
-    ours = {"process_definition_id": definition, "host": None}
-    pooled = an_attempt(db, run, TaskState.WAITING_DEPEND, name="pooled", **ours)
-    sub = {"task_type": "SUB_PROCESS", **ours}
-    child = an_attempt(db, run, TaskState.RUNNING, name="child", **sub)
-    begun = an_attempt(db, run, TaskState.RUNNING, name="begun", **sub)
-    looked = {"id": hidden, "state": "RUNNING"}
-    entry = {"key": f"{foreign}-ALL-day-today", "result": "WAITING", "run": looked, "why": "hidden"}
-    item = an_attempt(
-        db,
-        run,
-        TaskState.RUNNING,
-        name="item",
-        task_type="DEPENDENT",
-        evidence=json.dumps([entry]),
-        **ours,
-    )
-    with db.begin() as connection:
-        connection.execute(insert(t.task_group).values(id=1, name="db", group_size=1))
-        for task, status in ((holder, 1), (pooled, -1)):
-            connection.execute(
-                insert(t.task_group_queue).values(
-                    task_id=task, group_id=1, status=status, weight=1, process_id=run
-                )
-            )
-        connection.execute(
-            insert(t.relation_process_instance).values(
-                parent_process_instance_id=run,
-                parent_task_instance_id=child,
-                process_instance_id=hidden,
-            )
-        )
-        connection.execute(
-            insert(t.command).values(
-                id=7003,
-                command_type=0,
-                process_definition_id=foreign,
-                parent_task_instance_id=begun,
-            )
-        )
-    return run, (pooled, item, child, begun)
 
 
 def test_why_tells_nothing_of_projects_that_are_not_one_s_own(
