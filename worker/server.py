@@ -82,6 +82,7 @@ from worker.launching.base import TaskSettings
 from worker.log_server import LogServer
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
+from worker.loops.dataset_loop import DatasetLoop
 from worker.loops.folder_loop import FolderLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.hint_loop import HintLoop
@@ -210,6 +211,14 @@ class WorkerServer:
             self._running = supervisor.running
             service.add(datasets)
             service.on_stop(DatasetServer.name, datasets.stop)
+            files = DatasetLoop(
+                PostgresDatasetStore(engine),
+                self._dataset_folders(cluster),
+                remove=self._clean.remove,
+                clock=self._clock,
+                unused_days=settings.unused_segment_days,
+            )
+            service.add(OutageTolerant(files))
             # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
@@ -368,14 +377,15 @@ class WorkerServer:
             self._stored.left_behind(made[0].leftovers())
         return made[0], worker
 
+    def _dataset_folders(self, cluster: str) -> DatasetFolders:
+        root = self._config.datasets_dir
+        return DatasetFolders(root, cluster=cluster, for_tenants=self._for_tenants)
+
     def _dataset_server(self, store: PostgresDatasetStore, cluster: str) -> DatasetServer:
-        config = self._config
-        folders = DatasetFolders(
-            config.datasets_dir, cluster=cluster, for_tenants=self._for_tenants
-        )
+        folders = self._dataset_folders(cluster)
         return DatasetServer(
-            config.home / "run" / f"datasets-{self._settings.port}",
-            key=read_key(log_key_file(config), makes=True),
+            self._config.home / "run" / f"datasets-{self._settings.port}",
+            key=read_key(log_key_file(self._config), makes=True),
             answer=DatasetAnswers(store, folders, remove=self._clean.remove).answer,
             runs_here=lambda task: task in self._running(),
             clock=self._clock,

@@ -213,6 +213,8 @@ class WorkerConfig:
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
     datasets_dir: str = ""
     """Folder of datasets' files, one for all workers; empty is datasets in the folder of data."""
+    unused_segment_days: Annotated[int, Ge(0), Le(36_500)] = 0
+    """Age in days at which segments that were replaced go, with their files; 0: never."""
     http_host: str = "127.0.0.1"
     """Address that serves health, metrics and logs; other than loopback, to the network."""
     tls: bool = False

@@ -40,6 +40,14 @@ class WriteFolder:
     write: str
     path: Path
 
+    def changed_before(self, time: float) -> bool:
+        """Return True if nothing in the first two levels has changed since, in POSIX seconds."""
+        try:
+            found = [self.path, *self.path.iterdir()]
+            return all(each.lstat().st_mtime < time for each in found)
+        except OSError:
+            return False  # It is just being removed, or filled.
+
 
 class DatasetFolders:
     """The folders of datasets of one cluster. `for_tenants`: tasks run as other accounts."""

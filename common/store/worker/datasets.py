@@ -7,11 +7,27 @@ not used, is given again to the same work. Every answer may be asked for again. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from sqlalchemy import Connection, Engine, and_, bindparam, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    select,
+    true,
+)
+from sqlalchemy import Interval as SqlInterval
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.intervals import Interval
 from common.model.lock_needs import group_of_run
@@ -36,11 +52,12 @@ from common.model.segments import (
     SegmentId,
     StreamRange,
 )
+from common.model.states import LIVE_TASK_STATES
 from common.store.streams.locks import locks_of, request_locks
 from common.store.streams.publication import publish
 from common.store.streams.segments import allocate, used_segments
 from common.store.tables import pending_segment, segment, task_instance
-from common.store.transaction import repeatable, transaction
+from common.store.transaction import any_of, repeatable, transaction
 
 _TASK: Final = select(task_instance.c.process_instance_id, task_instance.c.name).where(
     task_instance.c.id == bindparam("task_id")
@@ -62,6 +79,36 @@ _OF_SEQUENCE: Final = (
     .where(pending_segment.c.dataset == bindparam("dataset"))
     .where(pending_segment.c.sequence == bindparam("sequence"))
 )
+_LIVE: Final = (
+    select(task_instance.c.id)
+    .where(task_instance.c.id == any_of("ids"))
+    .where(task_instance.c.state.in_(LIVE_TASK_STATES))
+)
+_FILES: Final = func.jsonb_array_elements_text(segment.c.files).table_valued("value").lateral()
+_NAMED_FILE: Final = _FILES.c.value
+_FOLDER: Final = (
+    func.split_part(_NAMED_FILE, "/", 1) + "/" + func.split_part(_NAMED_FILE, "/", 2)
+).label("folder")
+_FOLDERS_OF: Final = (
+    select(_FOLDER)
+    .select_from(segment.join(_FILES, true()))
+    .distinct()
+    .where(segment.c.dataset == any_(cast(bindparam("datasets"), ARRAY(Text))))
+    .where(segment.c.task_id == any_of("ids"))
+)
+_NEWER: Final = segment.alias("newer")
+_PURGE: Final = (
+    delete(segment)
+    .where(segment.c.used.is_(False))
+    .where(
+        exists()
+        .where(_NEWER.c.dataset == segment.c.dataset)
+        .where(_NEWER.c.interval.op("&&", is_comparison=True)(segment.c.interval))
+        .where(_NEWER.c.version > segment.c.version)
+        # What bears a higher version has replaced it, when that appeared or before.
+        .where(_NEWER.c.created < func.now() - cast(bindparam("age"), SqlInterval))
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +127,14 @@ class Part:
     files: tuple[str, ...]
     rows: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Live attempts, and the folders `<dataset>/<folder>` of which the tables name a file."""
+
+    live: frozenset[int]
+    folders: frozenset[str]
 
 
 class _UnnamedError(Exception):
@@ -196,6 +251,24 @@ class PostgresDatasetStore:
                 replaces=replaces,
             ),
         )
+
+    def wanted(self, datasets: Collection[str], task_ids: Collection[int]) -> Wanted:
+        """Return what keeps folders of these datasets, written by these attempts, from removal.
+
+        An attempt that has ended publishes nothing any more, so the order of the looks matters.
+        """
+        ids = {"ids": sorted(task_ids)}
+        live = repeatable(self._engine, lambda db: frozenset(db.scalars(_LIVE, ids)))
+        values = ids | {"datasets": sorted(datasets)}
+        named = repeatable(self._engine, lambda db: frozenset(db.scalars(_FOLDERS_OF, values)))
+        return Wanted(live=live, folders=named)
+
+    def purge(self, age: timedelta) -> int:
+        """Remove the rows of segments that were replaced so long ago; return their number.
+
+        Those of intervals that were emptied stay.
+        """
+        return repeatable(self._engine, lambda db: db.execute(_PURGE, {"age": age}).rowcount)
 
 
 def group_of_stream(dataset: str) -> str:

@@ -8,14 +8,18 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
+from common.clock import SystemClock
 from common.model.locks import LockType
 from common.model.states import TaskState
 from common.store.streams.segments import offsets, used_segments
+from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from orcaflow.datasets import (
@@ -40,6 +44,7 @@ from tests.integration.dataset_desk import (
     written,
 )
 from tests.integration.store_races.racing import WORKER, a_run, a_submit, claim, save
+from worker.loops.dataset_loop import DatasetLoop
 
 DAY = "2026-11-20/P1D"
 NEXT_DAY = "2026-11-21/P1D"
@@ -297,3 +302,55 @@ def test_only_a_running_attempt_is_answered_whatever_is_sent(
     assert "the token is not that" in asked(server, other.encode())["reason"]
     server.running.clear()
     assert "does not run here" in asked(server, f"{own} 2\n{{}}".encode())["reason"]
+
+
+@dataclass(frozen=True)
+class StoppedClock:
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def test_files_of_ended_attempts_that_nothing_names_are_removed_after_a_grace(
+    here: Engine, server: Desk, ds: str
+) -> None:
+    places: dict[str, Allocation] = {}
+    for name in ("published", "replaced", "left", "live"):
+        task_id = an_attempt(here)
+        lock(here, task_id, ds, LockType.REPLACE)
+        server.enter(task_id)
+        places[name] = allocate(ds)
+        part = some_files(places[name], DAY)
+        if name in ("published", "replaced"):
+            publish(places[name], [part], replaces=DAY)
+        if name != "live":
+            fail(here, task_id)
+    foreign = server.folders.root / ds / f"{'f' * 12}-1-{'0' * 16}"
+    foreign.mkdir()
+    removed: list[str] = []
+
+    def sweep(*, hours: int, unused_days: int = 0) -> list[str]:
+        removed.clear()
+        clock = StoppedClock(SystemClock().now() + timedelta(hours=hours))
+        DatasetLoop(
+            PostgresDatasetStore(here),
+            server.folders,
+            remove=lambda path: removed.append(path.name),
+            clock=clock,
+            unused_days=unused_days,
+        ).run_once()
+        return removed
+
+    assert sweep(hours=0) == []
+    assert sweep(hours=2) == [places["left"].path.name]
+    # The rows of a replaced segment go first, and its files with those that nothing names.
+    assert sweep(hours=2, unused_days=3) == [places["left"].path.name]
+    with here.begin() as db:
+        db.execute(text("UPDATE t_ds_segment SET created = now() - interval '4 days'"))
+    gone = {places["left"].path.name, places["published"].path.name}
+    assert set(sweep(hours=2, unused_days=3)) == gone
+    assert files_of(here, ds) == [published(places["replaced"])]
