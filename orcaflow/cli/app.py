@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from common.errors import InvalidDefinitionError, SchedulerError
+from common.errors import InvalidDefinitionError, InvalidSpecError, SchedulerError
 from orcaflow.cli.loading import RootGroup
 from orcaflow.cli.output import say, write
 from orcaflow.cli.remote import Chosen
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: SchedulerError) -> int:
-    if isinstance(error, InvalidDefinitionError) and len(error.mistakes) > 1:
+    if isinstance(error, InvalidDefinitionError | InvalidSpecError) and len(error.mistakes) > 1:
         lines = "\n".join(f"  {mistake}" for mistake in error.mistakes)
         say(f"orcaflow: {len(error.mistakes)} mistakes:\n{lines}")
     else:

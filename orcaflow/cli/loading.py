@@ -62,6 +62,9 @@ _PLACES: Final[Mapping[str, _Place]] = {
     "locks": _Place(
         "locks", "Locks on intervals of datasets: who holds them, and who waits for them."
     ),
+    "stream": _Place(
+        "stream", "Supervisors of streams: they keep topics of Kafka flowing into datasets."
+    ),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
     "worker-group": _Place(
         "worker_group",

@@ -84,6 +84,14 @@ same; they are refused if a server is named with the command itself."""
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     "locks list": _NO_ROUTE,
     **dict.fromkeys(
+        (
+            *("stream submit", "stream list", "stream status", "stream lag", "stream history"),
+            *("stream suspend", "stream resume", "stream reset", "stream handoff"),
+            "stream terminate",
+        ),
+        _NO_ROUTE,
+    ),
+    **dict.fromkeys(
         (*("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),),
         _OWNER,
     ),

@@ -41,6 +41,7 @@ SCREENS: Final = {
     "context list": "no",
     "project list": "admin",
     "locks list": "waiting",
+    "stream list": "UNHEALTHY",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list"})
@@ -66,6 +67,18 @@ def fill(db: Engine) -> None:
         (t.user, {"user_name": LONG}),
         (t.project, {"name": LONG[:100], "description": LONG}),
         (t.access_token, {"user_id": 1, "name": LONG, "token": "0" * 64, "scopes": 3}),
+        (t.supervisor, {"id": name, "version": 1, "spec": {}}),
+        (
+            t.supervisor_runtime,
+            {
+                "id": name,
+                "version": 1,
+                "process_definition_id": number,
+                "owner": "h" * 60 + ":5678",
+                "state": "UNHEALTHY_SUPERVISOR",
+                "status": {"stream": LONG, "aggregateLag": 10**12, "partitions": 1000},
+            },
+        ),
         (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
     )
     holder = an_attempt(db, run, TaskState.RUNNING, name=name[1:])

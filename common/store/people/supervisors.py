@@ -6,12 +6,12 @@ lock orders changes that are made at once. A request waits in a row of its own f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, and_, delete, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.rights import Principal
@@ -255,6 +255,15 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
         )
         for row in rows
     ]
+
+
+def forget_offsets(db: Connection, dataset: str, partitions: Collection[int] | None) -> None:
+    """Delete the offsets of these partitions, or of all; within the lock of a supervisor that has
+    ended, since the keeper of any other has to know of it."""
+    dropped = delete(dataset_offsets).where(dataset_offsets.c.dataset == dataset)
+    if partitions is not None:
+        dropped = dropped.where(dataset_offsets.c.partition.in_(sorted(partitions)))
+    db.execute(dropped)
 
 
 def other_stream(db: Connection, dataset: str, stream: str) -> str | None:

@@ -1,0 +1,360 @@
+"""Submits, shows, suspends, resets, hands over and terminates supervisors of streams.
+
+A supervisor belongs to the project of its process definition, which is made with it: authors submit
+and terminate, operators suspend, resume, reset and hand over. Changes of a specification are
+versions of it; other orders wait in the tables for the master that keeps the supervisor.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common.clock import SystemClock
+from common.errors import NotAllowedError, NotFoundError
+from common.masking import MASK
+from common.model.rights import Action
+from common.model.states import ReleaseState
+from common.model.streams.reading import SERVERS, read_spec
+from common.model.streams.requests import RequestKind
+from common.model.streams.spec import SupervisorSpec
+from common.model.streams.tasks import TASK_NAME, TASK_TYPE, offsets_document
+from common.store.connect import Connection
+from common.store.people import supervisors as store
+from common.store.people.definitions import (
+    DEFAULT_PROJECT,
+    definition_by_name,
+    save_definition,
+    set_release_state,
+)
+from common.store.people.rights import Thing
+from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
+from common.store.people.worker_groups import worker_group_id
+from operations.errors import NameTakenError, UsageError
+from operations.projects import project_given
+from operations.rights import Change, change, seen
+from operations.session import Session
+
+_SHOWN_PROPERTIES: Final = frozenset(
+    {
+        *(SERVERS, "security.protocol", "sasl.mechanism", "sasl.mechanisms", "isolation.level"),
+        *("client.id", "client.rack", "max.poll.records", "ssl.ca.location"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A submission: the supervisor's id and version, and the keys that change nothing here.
+
+    `outcome`: created, changed, restarted (it had been terminated) or unchanged.
+    """
+
+    id: str
+    version: int
+    outcome: str
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamDetail:
+    """A supervisor with its open tasks."""
+
+    view: SupervisorView
+    tasks: tuple[StreamTaskView, ...]
+
+
+def submit_stream(
+    session: Session,
+    text: str,
+    *,
+    project: str | int | None = None,
+    worker_group: str | None = None,
+) -> Submitted:
+    """Make a supervisor, or give one another specification; the same again changes nothing.
+
+    `InvalidSpecError` names every mistake. `project` and `worker_group` are those of its tasks.
+    """
+    read = read_spec(text)
+    spec = read.spec
+    if not isinstance(spec, SupervisorSpec):
+        raise UsageError(
+            "spec", f"this ends a supervisor; do that so: orcaflow stream terminate {spec.id}"
+        )
+    document: dict[str, Any] = json.loads(text)
+    if "\\u0000" in json.dumps(document):
+        raise UsageError("spec", "holds a NUL character, which no table takes")
+    with change(session, "stream.submit", "stream", object_name=spec.id) as made:
+        found = store.supervisor_named(made.db, spec.id, lock=True)
+        if found is None:
+            made.project_id = project_given(
+                made.db,
+                session.principal,
+                Action.AUTHOR,
+                DEFAULT_PROJECT if project is None else project,
+            )
+        else:
+            made.project_id = found.project_id
+            seen(made.db, session.principal, Action.AUTHOR, Thing.PROJECT, found.project_id)
+            if project is not None and found.project_id != project_given(
+                made.db, session.principal, Action.VIEW, project
+            ):
+                raise UsageError(
+                    "project",
+                    f"supervisor {spec.id!r} is in the project {found.project_id}, and stays there",
+                )
+        _check_stream(made.db, spec)
+        if found is not None and found.active and _is_same(found, document, spec):
+            made.detail = "unchanged"
+            return _submitted(spec, found.version, "unchanged", read.ignored)
+        definition_id = _definition(session, made, spec, found, worker_group)
+        if found is None and not store.make_supervisor(
+            made.db, spec.id, project_id=made.project_id, process_definition_id=definition_id
+        ):
+            raise NotAllowedError(f"somebody else has just submitted {spec.id!r}; look, and repeat")
+        version = 1 if found is None else found.version + 1
+        store.add_version(
+            made.db,
+            spec.id,
+            version=version,
+            document=document,
+            suspended=spec.suspended,
+            user_id=session.principal.user_id,
+            process_definition_id=definition_id,
+        )
+        outcome = "created"
+        if found is not None:
+            outcome = "changed" if found.active else "restarted"
+        made.detail = f"{outcome}, version {version}"
+    return _submitted(spec, version, outcome, read.ignored)
+
+
+def list_streams(session: Session) -> list[SupervisorView]:
+    """All supervisors that the principal sees, by id; terminated ones too."""
+    with session.engine.connect() as db:
+        return store.supervisors(db, session.principal)
+
+
+def stream_given(session: Session, stream: str) -> StreamDetail:
+    """One supervisor with its open tasks."""
+    with session.engine.connect() as db:
+        view = _found(db, session, stream, Action.VIEW)
+        return StreamDetail(view=view, tasks=tuple(store.open_tasks(db, view.id)))
+
+
+def stream_history(session: Session, stream: str) -> list[VersionView]:
+    """The versions of a supervisor's specification, the newest first."""
+    with session.engine.connect() as db:
+        return store.versions(db, _found(db, session, stream, Action.VIEW).id)
+
+
+def suspend_stream(session: Session, stream: str, *, suspended: bool) -> int:
+    """Suspend a supervisor, or resume it; returns the version. Refused if it is so already."""
+    word = "suspended" if suspended else "running"
+    with _ordered(session, "suspend" if suspended else "resume", stream) as (made, found):
+        if found.document is None or not found.active:
+            raise NotAllowedError(
+                f"supervisor {found.id!r} has ended; submit it anew: orcaflow stream submit FILE"
+            )
+        if found.suspended is suspended:
+            raise NotAllowedError(f"supervisor {found.id!r} is {word} already")
+        store.add_version(
+            made.db,
+            found.id,
+            version=found.version + 1,
+            document=found.document,
+            suspended=suspended,
+            user_id=session.principal.user_id,
+        )
+        return found.version + 1
+
+
+def terminate_stream(session: Session, stream: str) -> int:
+    """Have a supervisor end once its tasks have published; returns the version, a tombstone."""
+    with _ordered(session, "terminate", stream, action=Action.AUTHOR) as (made, found):
+        if found.document is None:
+            raise NotAllowedError(f"supervisor {found.id!r} is terminated already")
+        store.add_version(
+            made.db,
+            found.id,
+            version=found.version + 1,
+            document=None,
+            suspended=False,
+            user_id=session.principal.user_id,
+        )
+        return found.version + 1
+
+
+def reset_stream(session: Session, stream: str, *, partitions: Collection[int] | None) -> int:
+    """Forget the offsets of these partitions, or of all: they are read as those of a new one.
+
+    Records between the former and the new start are read twice or never. Returns the id of the
+    request; 0 if the supervisor has ended, and it was done at once.
+    """
+    with _ordered(session, "reset", stream) as (made, found):
+        if not found.active:
+            store.forget_offsets(made.db, found.id, partitions)
+            return 0
+        offsets = None if partitions is None else dict.fromkeys(partitions, 0)
+        body = {} if offsets is None else {"offsets": offsets_document(offsets)}
+        return _request(session, made, found, RequestKind.RESET, body)
+
+
+def reset_stream_to(session: Session, stream: str, *, offsets: Mapping[int, int]) -> int:
+    """Have partitions read from these offsets on; returns the id of the request."""
+    if not offsets:
+        raise UsageError("offsets", "name partitions and offsets, as 0=1500")
+    if any(number < 0 for pair in offsets.items() for number in pair):
+        raise UsageError("offsets", "partitions and offsets are not negative")
+    with _ordered(session, "resetOffsets", stream) as (made, found):
+        _check_active(found)
+        body = {"offsets": offsets_document(offsets)}
+        return _request(session, made, found, RequestKind.RESET_OFFSETS, body)
+
+
+def hand_over_stream(session: Session, stream: str, *, groups: Collection[int]) -> int:
+    """Have task groups publish what they have read; returns the id of the request."""
+    if not groups:
+        raise UsageError("groups", "name the task groups, as `orcaflow stream status` shows them")
+    with _ordered(session, "handoff", stream) as (made, found):
+        _check_active(found)
+        body = {"groups": sorted(groups)}
+        return _request(session, made, found, RequestKind.HAND_OVER, body)
+
+
+def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a specification without the values that may be secrets."""
+    if document is None:
+        return None
+    shown = copy.deepcopy(dict(document))
+    below = shown.get("spec")
+    for part in (shown, below):
+        io = part.get("ioConfig") if isinstance(part, dict) else None
+        properties = io.get("consumerProperties") if isinstance(io, dict) else None
+        if isinstance(properties, dict):
+            for name, value in properties.items():
+                if name not in _SHOWN_PROPERTIES and not isinstance(value, dict):
+                    properties[name] = MASK
+    return shown
+
+
+def _submitted(
+    spec: SupervisorSpec, version: int, outcome: str, ignored: tuple[str, ...]
+) -> Submitted:
+    return Submitted(id=spec.id, version=version, outcome=outcome, ignored=ignored)
+
+
+def _is_same(found: SupervisorView, document: Mapping[str, Any], spec: SupervisorSpec) -> bool:
+    return found.document == document and found.suspended is spec.suspended
+
+
+def _check_stream(db: Connection, spec: SupervisorSpec) -> None:
+    other = store.other_stream(db, spec.id, spec.io.topic)
+    if other is not None:
+        raise NotAllowedError(
+            f"dataset {spec.id!r} has offsets of the stream {other!r}; to have it read"
+            f" {spec.io.topic!r}, terminate the supervisor, forget the offsets (orcaflow stream"
+            f" reset {spec.id}), and submit it anew; or name another dataSource"
+        )
+
+
+def _definition(
+    session: Session,
+    made: Change,
+    spec: SupervisorSpec,
+    found: SupervisorView | None,
+    worker_group: str | None,
+) -> int:
+    """Make the process definition whose runs are the tasks, or leave the one there is."""
+    assert made.project_id is not None
+    name = f"stream {spec.id}"
+    there = definition_by_name(made.db, name, project_id=made.project_id)
+    if found is None and there is not None:
+        raise NameTakenError(
+            f"there is a process definition {name!r}, and the supervisor's tasks need one of that"
+            " name: rename it, or name another dataSource"
+        )
+    if there is not None and found is not None and worker_group is None:
+        set_release_state(made.db, there.id, wanted=ReleaseState.ONLINE, at=SystemClock().now())
+        return there.id
+    group_id = -1
+    if worker_group is not None:
+        group = worker_group_id(made.db, worker_group)
+        if group is None:
+            raise NotFoundError(
+                f"there is no worker group {worker_group!r}; see `orcaflow worker-group list`"
+            )
+        group_id = group
+    node = {
+        "id": "tasks-1",
+        "type": TASK_TYPE,
+        "name": TASK_NAME,
+        "params": {"supervisor": spec.id},
+        "runFlag": "NORMAL",
+        "maxRetryTimes": "0",
+        "workerGroupId": group_id,
+        "preTasks": [],
+    }
+    row = save_definition(
+        made.db,
+        name=name,
+        process_definition_json=json.dumps({"tasks": [node], "globalParams": [], "timeout": 0}),
+        at=SystemClock().now(),
+        project_id=made.project_id,
+        user_id=session.principal.user_id,
+        description=f"The tasks of the supervisor {spec.id}; made by its submission.",
+        global_params="[]",
+    )
+    set_release_state(made.db, row.id, wanted=ReleaseState.ONLINE, at=SystemClock().now())
+    return row.id
+
+
+@contextmanager
+def _ordered(
+    session: Session, order: str, stream: str, *, action: Action = Action.OPERATE
+) -> Iterator[tuple[Change, SupervisorView]]:
+    with change(session, f"stream.{order}", "stream", object_name=stream) as made:
+        found = _found(made.db, session, stream, action, lock=True)
+        made.project_id = found.project_id
+        yield made, found
+
+
+def _request(
+    session: Session,
+    made: Change,
+    found: SupervisorView,
+    kind: RequestKind,
+    body: Mapping[str, Any],
+) -> int:
+    made.detail = json.dumps(body)
+    return store.put_request(made.db, found.id, kind, body, user_id=session.principal.user_id)
+
+
+def _found(
+    db: Connection, session: Session, stream: str, action: Action, *, lock: bool = False
+) -> SupervisorView:
+    found = None if "\0" in stream else store.supervisor_named(db, stream, lock=lock)
+    if found is not None:
+        try:
+            seen(db, session.principal, action, Thing.PROJECT, found.project_id)
+        except NotFoundError:
+            # A foreign supervisor and a missing one are the same.
+            found = None
+    if found is None:
+        known = [each.id for each in store.supervisors(db, session.principal)]
+        near = difflib.get_close_matches(stream, known, n=1)
+        perhaps = f"did you mean {near[0]!r}?" if near else "see `orcaflow stream list`"
+        raise NotFoundError(f"there is no supervisor {stream!r:.200}; {perhaps}")
+    return found
+
+
+def _check_active(found: SupervisorView) -> None:
+    if not found.active:
+        raise NotAllowedError(
+            f"supervisor {found.id!r} has ended; submit it anew: orcaflow stream submit FILE"
+        )

@@ -1,0 +1,193 @@
+"""Commands about supervisors of streams, on a real database; no master looks after them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, insert, select, update
+
+from common.errors import NotFoundError
+from common.model.rights import Action, Principal
+from common.store import tables as t
+from operations import streams
+from operations.errors import ForbiddenError
+from operations.session import Session, opened
+from tests.integration.cli_rows import parsed
+from tests.integration.conftest import Cli
+from tests.unit.stream_specs import SECRET, SMALL
+
+
+def a_file(folder: Path, *, suspended: bool = False, **io: Any) -> str:
+    document = copy.deepcopy(SMALL)
+    document["suspended"] = suspended
+    document["spec"]["ioConfig"] |= io
+    document["spec"]["ioConfig"]["consumerProperties"] |= {"sasl.password": SECRET}
+    file = folder / "spec.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return str(file)
+
+
+def test_a_supervisor_is_submitted_changed_and_not_twice_the_same(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    file = a_file(tmp_path, emitTimeLagMetrics=True)
+    made = parsed(cli("stream", "submit", file, "-o", "json"))
+    assert (made["id"], made["version"], made["outcome"]) == ("flights", 1, "created")
+    assert made["ignored"] == ["spec.ioConfig.emitTimeLagMetrics"]
+    assert parsed(cli("stream", "submit", file, "-o", "json"))["outcome"] == "unchanged"
+    changed = parsed(cli("stream", "submit", a_file(tmp_path, replicas=2), "-o", "json"))
+    assert (changed["version"], changed["outcome"]) == (2, "changed")
+    (row,) = parsed(cli("stream", "list", "-o", "json"))
+    assert (row["id"], row["state"], row["active"]) == ("flights", "PENDING", True)
+    with db.connect() as connection:
+        name, text, release = connection.execute(
+            select(
+                t.process_definition.c.name,
+                t.process_definition.c.process_definition_json,
+                t.process_definition.c.release_state,
+            )
+        ).one()
+    assert (name, release) == ("stream flights", 1)
+    assert json.loads(text)["tasks"][0]["type"] == "STREAM"
+    newest = parsed(cli("stream", "history", "flights", "-o", "json"))[0]
+    assert newest["spec"]["spec"]["ioConfig"]["consumerProperties"] == {
+        "bootstrap.servers": "broker:9092",
+        "sasl.password": "******",
+    }
+
+
+def test_every_mistake_of_a_specification_is_told_and_no_secret(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, replicas=-1, taskDuration="soon")
+    code, out, err = cli("stream", "submit", file)
+    assert code == 1
+    assert out == ""
+    assert "2 mistakes" in err
+    assert SECRET not in err
+    assert cli("stream", "submit", str(tmp_path / "none.json"))[0] == 2
+    assert cli("stream", "list")[1] == ""
+
+
+def test_suspension_resumption_and_termination_are_versions_and_refused_twice(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = a_file(tmp_path)
+    cli("stream", "submit", file)
+    assert cli("stream", "resume", "flights")[0] == 4
+    assert cli("stream", "suspend", "flights")[0] == 0
+    code, _, err = cli("stream", "suspend", "flights")
+    assert (code, "suspended already" in err) == (4, True)
+    assert cli("stream", "resume", "flights")[0] == 0
+    assert cli("stream", "terminate", "flights")[0] == 0
+    assert cli("stream", "terminate", "flights")[0] == 4
+    code, _, err = cli("stream", "suspend", "flights")
+    assert (code, "orcaflow stream submit" in err) == (4, True)
+    versions = parsed(cli("stream", "history", "flights", "-o", "json"))
+    assert [(each["version"], each["suspended"], each["terminated"]) for each in versions] == [
+        (4, False, True),
+        (3, False, False),
+        (2, True, False),
+        (1, False, False),
+    ]
+    again = parsed(cli("stream", "submit", file, "-o", "json"))
+    assert again["version"] == 5
+    code, _, err = cli("stream", "status", "flihgts")
+    assert (code, "did you mean 'flights'" in err) == (3, True)
+
+
+def test_resets_and_hand_overs_wait_for_the_keeper(cli: Cli, db: Engine, tmp_path: Path) -> None:
+    cli("stream", "submit", a_file(tmp_path))
+    assert cli("stream", "reset", "flights", "--offset", "0=15", "--offset", "2=0")[0] == 0
+    assert cli("stream", "reset", "flights", "--partition", "3")[0] == 0
+    assert cli("stream", "reset", "flights", "--all")[0] == 0
+    assert cli("stream", "handoff", "flights", "1", "0")[0] == 0
+    for wrong in ((), ("--all", "--partition", "1"), ("--offset", "0"), ("--offset", "0=-1")):
+        assert cli("stream", "reset", "flights", *wrong)[0] == 2
+    with db.connect() as connection:
+        rows = connection.execute(
+            select(t.supervisor_command.c.kind, t.supervisor_command.c.body).order_by(
+                t.supervisor_command.c.id
+            )
+        ).all()
+    assert [tuple(row) for row in rows] == [
+        ("RESET_OFFSETS", {"offsets": {"0": 15, "2": 0}}),
+        ("RESET", {"offsets": {"3": 0}}),
+        ("RESET", {}),
+        ("HAND_OVER", {"groups": [0, 1]}),
+    ]
+    with db.connect() as connection:
+        lines = connection.scalar(select(func.count()).where(t.audit_log.c.object_type == "stream"))
+    assert lines == 5
+
+
+def test_a_dataset_of_another_stream_is_read_by_nobody_until_its_offsets_are_forgotten(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    file = a_file(tmp_path)
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.dataset_offsets).values(
+                dataset="flights", stream="others", partition=0, offset=5
+            )
+        )
+    code, _, err = cli("stream", "submit", file)
+    assert (code, "orcaflow stream reset flights" in err) == (4, True)
+    with db.begin() as connection:
+        connection.execute(update(t.dataset_offsets).values(stream="events"))
+    assert cli("stream", "submit", file)[0] == 0
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(active=False))
+    assert cli("stream", "reset", "flights", "--all")[0] == 0
+    with db.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(t.dataset_offsets)) == 0
+
+
+def test_status_and_lag_are_those_of_the_last_run(cli: Cli, db: Engine, tmp_path: Path) -> None:
+    cli("stream", "submit", a_file(tmp_path))
+    assert "Nothing is known" in cli("stream", "lag", "flights")[2]
+    status = {"latestOffsets": {"0": 9, "10": 3, "2": 4}, "minimumLag": {"0": 2, "2": 0}}
+    error = {"timestamp": "2026-01-01", "message": "no broker answers", "streamException": True}
+    with db.begin() as connection:
+        connection.execute(
+            update(t.supervisor_runtime).values(status=status, recent_errors=[error])
+        )
+    assert parsed(cli("stream", "lag", "flights", "-o", "json")) == [
+        {"partition": 0, "latest": 9, "lag": 2},
+        {"partition": 2, "latest": 4, "lag": 0},
+        {"partition": 10, "latest": 3, "lag": None},
+    ]
+    assert "no broker answers" in cli("stream", "status", "flights")[1]
+    shown = parsed(cli("stream", "status", "flights", "-o", "json"))
+    assert (shown["errors"], shown["tasks"]) == ([error], [])
+
+
+def test_a_supervisor_is_its_projects_and_orders_take_rights(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    cli("stream", "submit", a_file(tmp_path))
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.user).values(id=5, user_name="ann", user_password="", user_type=1)
+        )
+    ann = Principal(user_id=5, user_name="ann")
+    with opened() as owner:
+        session = Session(principal=ann)
+        session.__dict__["engine"] = owner.engine
+        with pytest.raises(NotFoundError, match="there is no supervisor"):
+            streams.stream_given(session, "flights")
+        assert streams.list_streams(session) == []
+        with db.begin() as connection:
+            connection.execute(
+                insert(t.relation_project_user).values(
+                    user_id=5, project_id=1, perm=int(Action.VIEW | Action.OPERATE)
+                )
+            )
+        assert streams.stream_given(session, "flights").view.id == "flights"
+        assert streams.suspend_stream(session, "flights", suspended=True) == 2
+        with pytest.raises(ForbiddenError):
+            streams.terminate_stream(session, "flights")
+        with pytest.raises(ForbiddenError):
+            streams.submit_stream(session, json.dumps(SMALL))
