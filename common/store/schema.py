@@ -38,10 +38,11 @@ from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 from common.store.reading import allow_reading
+from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 16))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 17))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -53,7 +54,6 @@ _UPGRADE_LOCK: Final = 0x0CAF_1035
 _LOCK_WAIT: Final = timedelta(seconds=1)
 _PATIENCE: Final = timedelta(seconds=60)
 
-_FINISHED_TASK: Final = ", ".join(str(int(code)) for code in FINISHED_TASK_CODES)
 _RECOVERIES: Final = ", ".join(
     str(int(kind))
     for kind in sorted(
@@ -66,7 +66,6 @@ _RECOVERIES: Final = ", ".join(
     )
 )
 _INSTANCE_KEYS: Final = f"{ParamKey.PROCESS_INSTANCE_ID}|{ParamKey.WAITING_INSTANCE_ID}"
-_TERMINAL_PROCESS: Final = ", ".join(str(int(code)) for code in TERMINAL_PROCESS_CODES)
 
 # The payloads are documented in `common.store.listen`. An attempt that its owner ends and settles
 # by the same statement is no news to anybody. Row-level triggers are the cheaper ones here: their
@@ -128,7 +127,7 @@ CREATE TRIGGER orcaflow_definition_released
 CREATE TRIGGER orcaflow_task_finished
     AFTER UPDATE OF state ON t_ds_task_instance
     FOR EACH ROW
-    WHEN (NEW.state IN ({_FINISHED_TASK}) AND NEW.state <> OLD.state AND NOT NEW.settled)
+    WHEN (NEW.state {among(FINISHED_TASK_CODES)} AND NEW.state <> OLD.state AND NOT NEW.settled)
     EXECUTE FUNCTION orcaflow_notify_task('orcaflow_task')""",
     """\
 CREATE TRIGGER orcaflow_process_wanted
@@ -140,7 +139,7 @@ CREATE TRIGGER orcaflow_process_wanted
 CREATE TRIGGER orcaflow_process_ended
     AFTER UPDATE OF state ON t_ds_process_instance
     FOR EACH ROW
-    WHEN (NEW.state IN ({_TERMINAL_PROCESS}) AND NEW.state <> OLD.state)
+    WHEN (NEW.state {among(TERMINAL_PROCESS_CODES)} AND NEW.state <> OLD.state)
     EXECUTE FUNCTION orcaflow_notify_id('orcaflow_process')""",
     # A schedule that comes online, or whose fires become others, is counted from now on. If only
     # its window changes, what was due before stays due.

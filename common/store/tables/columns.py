@@ -44,6 +44,20 @@ def known(column: str, codes: Iterable[int]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({listed(codes)})", name=column)
 
 
+def among(codes: Iterable[int]) -> str:
+    """Return the condition `= ANY …` on codes for rows that change all the time.
+
+    PostgreSQL parses the tree of each CHECK and of each trigger's condition for each statement that
+    writes, in which this is one constant and a list is one for each code.
+    """
+    return f"= ANY ('{{{','.join(str(int(code)) for code in codes)}}}'::smallint[])"
+
+
+def known_often(column: str, codes: Iterable[int]) -> CheckConstraint:
+    """The same as `known`, for tables whose rows change all the time."""
+    return CheckConstraint(f"{column} {among(codes)}", name=column)
+
+
 def not_empty(column: str) -> CheckConstraint:
     return CheckConstraint(f"{column} <> ''", name=f"{column}_not_empty")
 
