@@ -22,14 +22,20 @@ DOORS = {
         "worker/spark/managers/rest.py",
         "api/oidc/provider.py",
     ),
-    "confluent_kafka": ("master/loops/kafka_offsets.py",),
+    "confluent_kafka": (
+        "master/loops/kafka_offsets.py",
+        "worker/spark/streaming/kafka_source.py",
+    ),
     "joserfc": ("api/oidc/id_token.py",),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),
     "psutil": ("common/host.py",),
     # A process of its own.
-    "pyarrow": ("common/log_store/program.py",),
+    "pyarrow": (
+        "common/log_store/program.py",
+        "worker/spark/streaming/kafka_source.py",
+    ),
     "pyspark": ("worker/spark/",),
     "pydantic": (
         *("common/config/reading.py", "api/answers.py", "api/lane.py"),
@@ -99,7 +105,15 @@ def test_a_worker_daemon_imports_nothing_that_only_its_tasks_need() -> None:
     )
     loaded = done.stdout.split()
     assert "worker.tasks.sql" in loaded
-    unwanted = {"httpx", "httpcore", "pyarrow", "pyspark", "rich", "worker.runners"}
+    unwanted = {
+        "httpx",
+        "httpcore",
+        "pyarrow",
+        "pyspark",
+        "confluent_kafka",
+        "rich",
+        "worker.runners",
+    }
     assert not unwanted.intersection(loaded)
 
 

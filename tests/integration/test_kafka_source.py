@@ -1,0 +1,177 @@
+"""The source for topics of Kafka, at librdkafka's mock broker: alone, and in a query of Spark's."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from tests.integration.spark_jobs import a_session
+from tests.mock_kafka import Broker, a_broker
+from worker.spark.streaming import kafka_source
+from worker.spark.streaming.documents import Limits, read_place, write_limits
+from worker.spark.streaming.kafka_source import (
+    KafkaReader,
+    KafkaSource,
+    OffsetExpiredError,
+    StreamAwayError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with a_broker() as broker:
+        broker.create("events", 3)
+        broker.produce("events", 0, [f"a{number}".encode() for number in range(1_500)])
+        broker.produce(
+            "events", 1, [b"b"] * 700, key=b"k", headers=[("h", b"1"), ("h", None)], timestamp=17
+        )
+        yield broker
+
+
+@pytest.fixture
+def folder(tmp_path: Path, broker: Broker) -> Path:
+    (tmp_path / "consumer.json").write_text(json.dumps({"bootstrap.servers": broker.servers}))
+    return tmp_path
+
+
+def options(folder: Path, starts: dict[int, int], **more: Any) -> dict[str, str]:
+    chosen: dict[str, Any] = {"topic": "events", "at_once": 2, "whole_records": True, **more}
+    return kafka_source.options(
+        starts=starts, folder=folder, properties=folder / "consumer.json", **chosen
+    )
+
+
+@pytest.fixture
+def reader(folder: Path) -> Iterator[KafkaReader]:
+    made = KafkaReader(options(folder, {0: 100, 1: 0, 2: 0}))
+    yield made
+    made.stop()
+
+
+def read_all(reader: KafkaReader, begin: dict[str, int], end: dict[str, int]) -> list[Any]:
+    return [
+        row
+        for piece in reader.partitions(begin, end)
+        for batch in reader.read(piece)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_records_are_read_from_exact_starts_to_exact_ends(
+    reader: KafkaReader, folder: Path
+) -> None:
+    begin = reader.initialOffset()
+    assert begin == {"0": 100, "1": 0, "2": 0}
+    assert reader.latestOffset(begin, ReadAllAvailable()) == {"0": 1_500, "1": 700, "2": 0}
+    assert reader.latestOffset(begin, ReadMaxRows(300)) == {"0": 250, "1": 150, "2": 0}
+    write_limits(folder, Limits(version=4, ends={0: 102, 1: 1, 2: 0}))
+    end = reader.latestOffset(begin, ReadMaxRows(300))
+    rows = read_all(reader, begin, end)
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == [
+        (0, 100, b"a100"),
+        (0, 101, b"a101"),
+        (1, 0, b"b"),
+    ]
+    assert (rows[0]["key"], rows[0]["headers"], rows[0]["topic"]) == (None, None, "events")
+    assert (rows[2]["key"], rows[2]["timestamp"]) == (b"k", 17)
+    assert rows[2]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+    place = read_place(folder)
+    assert place is not None
+    assert (place.version, place.offsets, place.trouble) == (4, {0: 100, 1: 0, 2: 0}, "")
+    assert place.latest == {0: 1_500, 1: 700, 2: 0}
+
+
+def test_a_paused_source_reads_nothing_and_reports_its_place(
+    reader: KafkaReader, folder: Path
+) -> None:
+    write_limits(folder, Limits(version=9, paused=True))
+    here = {"0": 120, "1": 7, "2": 0}
+    assert reader.latestOffset(here, ReadAllAvailable()) == here
+    place = read_place(folder)
+    assert place is not None
+    assert (place.version, place.offsets) == (9, {0: 120, 1: 7, 2: 0})
+
+
+def test_an_offset_that_is_gone_is_an_error_with_its_cure(reader: KafkaReader) -> None:
+    with pytest.raises(OffsetExpiredError, match=r"offset 9000 of partition 0 of events"):
+        read_all(reader, {"0": 9_000}, {"0": 9_001})
+
+
+def test_a_broker_that_does_not_answer_is_a_trouble_and_no_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "consumer.json").write_text('{"bootstrap.servers": "127.0.0.1:1"}')
+    monkeypatch.setattr(kafka_source, "_LOOK_SECONDS", 0.1)
+    reader = KafkaReader(options(folder, {0: 3}))
+    assert reader.latestOffset({"0": 3}, ReadAllAvailable()) == {"0": 3}
+    reader.stop()
+    place = read_place(folder)
+    assert place is not None
+    assert place.trouble
+
+
+def test_a_property_that_kafka_refuses_is_named(folder: Path) -> None:
+    (folder / "consumer.json").write_text('{"bootstrap.server": "hunter2"}')
+    reader = KafkaReader(options(folder, {0: 3}))
+    with pytest.raises(StreamAwayError, match=r"bootstrap\.server") as raised:
+        reader.latestOffset({"0": 3}, ReadAllAvailable())
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with a_session(tmp_path_factory.mktemp("warehouse")) as session:
+        session.dataSource.register(KafkaSource)
+        yield session
+
+
+def test_a_query_pauses_goes_on_and_ends_at_exact_offsets(
+    spark: SparkSession, folder: Path
+) -> None:
+    found: list[tuple[int, int]] = []
+    sizes: list[int] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        rows = batch.select("partition", "offset").collect()
+        found.extend((row["partition"], row["offset"]) for row in rows)
+        sizes.append(len(rows))
+
+    write_limits(folder, Limits(version=1, paused=True))
+    source = spark.readStream.format(kafka_source.NAME).options(
+        **options(folder, {0: 100, 1: 0}, rows_per_batch=1_000, whole_records=False)
+    )
+    query = (
+        source.load()
+        .writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert found == []
+        write_limits(folder, Limits(version=2, ends={0: 1_400, 1: 650}))
+        query.processAllAvailable()
+        place = read_place(folder)
+        assert place is not None
+        assert (place.version, place.offsets) == (2, {0: 1_400, 1: 650})
+        expected = [*((0, each) for each in range(100, 1_400)), *((1, each) for each in range(650))]
+        assert sorted(found) == expected
+        assert max(sizes) == 1_000
+        write_limits(folder, Limits(version=3))
+        query.processAllAvailable()
+        assert len(found) == 1_400 + 700
+    finally:
+        query.stop()
