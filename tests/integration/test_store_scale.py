@@ -228,6 +228,41 @@ def test_a_prepared_read_for_people_reads_few_rows_of_what_has_ended(
     assert_few(found)
 
 
+_OF_ADA = (
+    "INSERT INTO t_ds_project (id, name, user_id) VALUES (2, 'of ada', 1)",
+    "INSERT INTO t_ds_user (id, user_name, user_type) VALUES (2, 'ada', 1)",
+    "INSERT INTO t_ds_relation_project_user (user_id, project_id, perm) VALUES (2, 2, 1)",
+    "UPDATE t_ds_process_definition SET project_id = 2 WHERE id = 3",
+    # One among the newest of all, two behind them.
+    "UPDATE t_ds_process_instance SET process_definition_id = 3 WHERE id IN (10, 20, 2990)",
+    "UPDATE t_ds_process_instance SET state = 6 WHERE id = 20",
+)
+ADA = Principal(user_id=2, user_name="ada")
+TOKEN_OF_ADMIN = Principal(user_id=1, user_name="admin", projects=frozenset({2}))
+
+
+@pytest.mark.parametrize("principal", [ADA, TOKEN_OF_ADMIN], ids=["ada", "a token"])
+def test_whoever_sees_few_runs_is_shown_those_behind_the_newest_of_all_too(
+    made: Engine, principal: Principal
+) -> None:
+    def listed(**asked: Any) -> list[int]:
+        return [each.id for each in process_instances(db, principal=principal, **asked)]
+
+    with made.connect() as db:
+        for statement in _OF_ADA:
+            db.exec_driver_sql(statement)
+        assert listed() == [2990, 20, 10]
+        assert listed(limit=2) == [2990, 20]
+        assert listed(before=2990) == [20, 10]
+        assert listed(before=20) == [10]
+        assert listed(states=[6]) == [20]
+        assert listed(states=[6, 7], limit=2) == [2990, 20]
+        assert listed(definition_name="definition3") == [2990, 20, 10]
+        db.exec_driver_sql("UPDATE t_ds_user SET state = 0")
+        assert listed() == listed(states=[6]) == []
+        db.rollback()
+
+
 @pytest.mark.parametrize("state", [3, 5, 6])
 def test_the_few_runs_that_have_not_succeeded_are_found_without_the_others(
     made: Engine, state: int

@@ -30,10 +30,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
-from common.model.rights import Action, Principal
+from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.fixed_statement import FixedRead
-from common.store.people.rights import LARGEST_ID, seen_projects, told, told_actions
+from common.store.people.rights import LARGEST_ID, seen_projects, told, told_seen
 from common.store.tables import process_definition, project
 
 DEFAULT_PROJECT: Final = 1
@@ -204,7 +204,7 @@ def definition_page(
 
 @cache
 def _page() -> FixedRead:
-    seen = told_actions(process_definition.c.project_id).op("&")(int(Action.VIEW)) != 0
+    seen = told_seen(process_definition.c.project_id)
     columns = [
         null().label(each.name) if each is process_definition.c.process_definition_json else each
         for each in _COLUMNS

@@ -19,11 +19,13 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
+    and_,
     bindparam,
     case,
     false,
     func,
     literal,
+    or_,
     select,
     true,
 )
@@ -94,10 +96,40 @@ def may_anywhere(db: Connection, principal: Principal, action: Action) -> bool:
 
 
 def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Build the condition of lists: the row's project is one that the principal may see."""
+    """Build the condition of lists: the row's project is one that the principal may see.
+
+    What the principal holds is read once, and not for each row.
+    """
     if principal.owns_database:
         return true()
-    return actions_in(principal, project_id).op("&")(int(Action.VIEW)) != 0
+    if not principal.scope & Action.VIEW:
+        return false()
+    seen = _seen_by(literal(principal.user_id), project_id)
+    # A deleted definition leaves runs without a project, which no token for projects covers.
+    return seen if principal.projects is None else and_(project_id.in_(principal.projects), seen)
+
+
+def told_seen(project_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Build the same for a fixed statement, which is given the values of `told`."""
+    allowed = bindparam("scope", type_=Integer).op("&")(int(Action.VIEW)) != 0
+    return and_(allowed, _seen_by(bindparam("user_id", type_=Integer), project_id))
+
+
+def _seen_by(user_id: ColumnElement[int], project_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    granted = (
+        select(relation_project_user.c.project_id)
+        .join_from(relation_project_user, user, user.c.id == relation_project_user.c.user_id)
+        .where(user.c.id == user_id)
+        .where(user.c.state == _ENABLED)
+        .where(relation_project_user.c.perm.op("&")(int(Action.VIEW)) != 0)
+        .correlate(None)
+    )
+    return or_(_is_administrator(user_id), project_id.in_(granted))
+
+
+def _is_administrator(user_id: ColumnElement[int]) -> ColumnElement[bool]:
+    found = select(user.c.id).where(user.c.id == user_id).where(user.c.state == _ENABLED)
+    return found.where(user.c.user_type == _ADMINISTRATOR).correlate(None).exists()
 
 
 def seen_instances(db: Connection, principal: Principal, ids: Collection[int]) -> frozenset[int]:
@@ -177,6 +209,13 @@ def is_administrator(db: Connection, principal: Principal) -> bool:
         .where(user.c.state == _ENABLED)
     )
     return found == _ADMINISTRATOR
+
+
+def sees_everything(db: Connection, principal: Principal) -> bool:
+    """Return True for an enabled administrator, whose token is for all projects."""
+    if principal.projects is not None:
+        return principal.owns_database
+    return bool(db.scalar(select(_is_administrator(literal(principal.user_id)))))
 
 
 @cache

@@ -6,16 +6,29 @@ version has no word for. No daemon decides anything by these views.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any, Final
+from functools import cache, partial
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import BigInteger, Connection, Integer, Select, bindparam, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+)
 
 from common.masking import shown_reason
-from common.model.rights import DATABASE, Action, Principal
+from common.model.rights import DATABASE, Principal
 from common.model.states import FINISHED_TASK_CODES
 from common.store.fixed_statement import FixedRead
 from common.store.tables import (
@@ -23,6 +36,8 @@ from common.store.tables import (
     process_instance,
     task_instance,
 )
+
+_Seen: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +137,11 @@ def process_instances(
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if not principal.owns_database:
         # Here, since who reads the tables themselves has no use for rights.
-        from common.store.people.rights import seen_projects
+        from common.store.people.rights import seen_projects, sees_everything
 
+        no_definition = definition_id is None and definition_name is None and ids is None
+        if no_definition and not sees_everything(db, principal):
+            return _among_others(db, principal, states=states, limit=limit, before=before)
         statement = statement.where(seen_projects(principal, process_definition.c.project_id))
     if definition_id is not None:
         statement = statement.where(process_instance.c.process_definition_id == definition_id)
@@ -132,7 +150,11 @@ def process_instances(
     if ids is not None:
         statement = statement.where(process_instance.c.id.in_(ids))
     if definition_name is not None:
-        statement = statement.where(process_definition.c.name == definition_name)
+        # By numbers, of which the database knows how many runs they have.
+        named = select(process_definition.c.id).where(process_definition.c.name == definition_name)
+        statement = statement.where(
+            process_instance.c.process_definition_id.in_(db.scalars(named).all())
+        )
     if states is not None:
         statement = statement.where(process_instance.c.state.in_(states))
     return [_instance(row) for row in db.execute(statement)]
@@ -141,30 +163,147 @@ def process_instances(
 def _newest_instances(
     db: Connection, principal: Principal, *, limit: int, before: int | None
 ) -> list[ProcessInstanceView]:
-    last = _LARGEST_ID if before is None else min(before - 1, _LARGEST_ID)
-    values = {"limit": limit, "last": last}
+    values = {"limit": limit, "last": _last(before)}
     if principal.owns_database:
-        found = _newest(by_owner=True).rows(db, values)
-    else:
-        from common.store.people.rights import told
+        return [_instance(row) for row in _newest().rows(db, values)]
+    from common.store.people.rights import told
 
-        found = _newest(by_owner=False).rows(db, {**values, **told(principal)})
+    values |= told(principal)
+    found = _newest_seen().rows(db, values)
+    if found and found[-1].place == _LOOKED_THROUGH:
+        # Most that is new belongs to others: what is seen is looked for by its definitions.
+        values["last"] = found.pop().id
+        values["limit"] = limit - len(found)
+        found += _newest_of_definitions().rows(db, values)
     return [_instance(row) for row in found]
 
 
+def _among_others(
+    db: Connection,
+    principal: Principal,
+    *,
+    states: Sequence[int] | None,
+    limit: int,
+    before: int | None,
+) -> list[ProcessInstanceView]:
+    """List runs in these states, or for a token of some projects, for who may see few of all."""
+    from common.store.people.rights import seen_projects
+
+    seen = partial(seen_projects, principal)
+    values = {"limit": limit, "last": _last(before)}
+    found = list(db.execute(_look_through(seen, states), values))
+    if found and found[-1].place == _LOOKED_THROUGH:
+        last = found.pop().id
+        is_seen = seen(process_definition.c.project_id)
+        # By numbers, of which the database knows how many runs they have.
+        definitions = db.scalars(select(process_definition.c.id).where(is_seen)).all()
+        more = (
+            _INSTANCES.where(is_seen)
+            .where(process_instance.c.process_definition_id.in_(definitions))
+            .where(process_instance.c.id <= last)
+            .order_by(process_instance.c.id.desc())
+            .limit(limit - len(found))
+        )
+        if states is not None:
+            more = more.where(process_instance.c.state.in_(states))
+        found += db.execute(more)
+    return [_instance(row) for row in found]
+
+
+def _last(before: int | None) -> int:
+    return _LARGEST_ID if before is None else min(before - 1, _LARGEST_ID)
+
+
 @cache
-def _newest(*, by_owner: bool) -> FixedRead:
-    statement = (
+def _newest() -> FixedRead:
+    return FixedRead(
         _INSTANCES.where(process_instance.c.id <= bindparam("last", type_=Integer))
         .order_by(process_instance.c.id.desc())
         .limit(bindparam("limit", type_=BigInteger))
     )
-    if not by_owner:
-        from common.store.people.rights import told_actions
 
-        seen = told_actions(process_definition.c.project_id).op("&")(int(Action.VIEW)) != 0
-        statement = statement.where(seen)
-    return FixedRead(statement)
+
+@cache
+def _newest_seen() -> FixedRead:
+    from common.store.people.rights import told_seen
+
+    return FixedRead(_look_through(told_seen))
+
+
+@cache
+def _newest_of_definitions() -> FixedRead:
+    from common.store.people.rights import told_seen
+
+    return FixedRead(_by_definitions(told_seen))
+
+
+def _look_through(seen: _Seen, states: Sequence[int] | None = None) -> Select[Any]:
+    """Build the look through the newest runs of all, whose last comes whether it is seen or not."""
+    newest = (
+        select(process_instance)
+        .where(process_instance.c.id <= bindparam("last", type_=Integer))
+        .order_by(process_instance.c.id.desc())
+        .limit(_LOOKED_THROUGH)
+        .subquery()
+    )
+    # The order tells the database that it need not sort, nor read more than it shows.
+    place = func.row_number().over(order_by=newest.c.id.desc()).label("place")
+    numbered = select(newest, place).subquery()
+    shown = seen(process_definition.c.project_id)
+    if states is not None:
+        shown = and_(shown, numbered.c.state.in_(states))
+    return (
+        select(*_instance_columns(numbered), numbered.c.place)
+        .outerjoin_from(
+            numbered,
+            process_definition,
+            process_definition.c.id == numbered.c.process_definition_id,
+        )
+        .where(or_(numbered.c.place == _LOOKED_THROUGH, shown))
+        .order_by(numbered.c.id.desc())
+        .limit(bindparam("limit", type_=BigInteger))
+    )
+
+
+def _by_definitions(seen: _Seen) -> Select[Any]:
+    """Build the look at the newest runs of each definition that is seen.
+
+    The newest of all belong to those definitions whose newest ones are.
+    """
+    last = bindparam("last", type_=Integer)
+    limit = bindparam("limit", type_=BigInteger)
+
+    def of_definition(definition: ColumnElement[int], most: Any) -> FromClause:
+        run = process_instance.alias().c
+        found = select(run.id).where(run.process_definition_id == definition).where(run.id <= last)
+        return found.order_by(run.id.desc()).limit(most).lateral()
+
+    of_each = of_definition(process_definition.c.id, 1)
+    newest = (
+        select(process_definition.c.id)
+        .join_from(process_definition, of_each, true())
+        .where(seen(process_definition.c.project_id))
+        .order_by(of_each.c.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    runs = of_definition(newest.c.id, limit)
+    chosen = (
+        select(runs.c.id)
+        .join_from(newest, runs, true())
+        .order_by(runs.c.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    return (
+        select(*_instance_columns(process_instance))
+        .join_from(chosen, process_instance, process_instance.c.id == chosen.c.id)
+        .outerjoin(
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
+        .order_by(process_instance.c.id.desc())
+    )
 
 
 def process_instance_by_id(db: Connection, process_instance_id: int) -> ProcessInstanceView | None:
@@ -279,28 +418,35 @@ def _task_by_id() -> FixedRead:
 
 
 _LARGEST_ID: Final = 2**31 - 1
+_LOOKED_THROUGH: Final = 2_000
+"""The newest runs among which a list looks before it asks for definitions."""
 
-_INSTANCES: Final[Select[Any]] = select(
-    process_instance.c.id,
-    process_instance.c.name,
-    process_instance.c.process_definition_id,
-    process_definition.c.name.label("definition_name"),
-    process_instance.c.state,
-    process_instance.c.wanted_state,
-    process_instance.c.state_reason,
-    process_instance.c.command_type,
-    process_instance.c.run_times,
-    process_instance.c.failure_strategy,
-    process_instance.c.process_instance_priority,
-    process_instance.c.schedule_time,
-    process_instance.c.start_time,
-    process_instance.c.end_time,
-    process_instance.c.host,
-    process_instance.c.owner_epoch,
-    process_instance.c.root_id,
-    process_instance.c.parent_task_instance_id,
-    process_instance.c.wanted_deadline,
-).outerjoin_from(
+
+def _instance_columns(run: FromClause) -> tuple[ColumnElement[Any], ...]:
+    return (
+        run.c.id,
+        run.c.name,
+        run.c.process_definition_id,
+        process_definition.c.name.label("definition_name"),
+        run.c.state,
+        run.c.wanted_state,
+        run.c.state_reason,
+        run.c.command_type,
+        run.c.run_times,
+        run.c.failure_strategy,
+        run.c.process_instance_priority,
+        run.c.schedule_time,
+        run.c.start_time,
+        run.c.end_time,
+        run.c.host,
+        run.c.owner_epoch,
+        run.c.root_id,
+        run.c.parent_task_instance_id,
+        run.c.wanted_deadline,
+    )
+
+
+_INSTANCES: Final[Select[Any]] = select(*_instance_columns(process_instance)).outerjoin_from(
     process_instance,
     process_definition,
     process_definition.c.id == process_instance.c.process_definition_id,
