@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from importlib.util import find_spec
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Response
@@ -21,7 +22,7 @@ from api.known_tokens import KnownTokens
 from api.lane import Lane
 from api.live.log_stream import threads
 from api.live.streams import Streams
-from api.oidc.client import CALLBACK, LOGIN, client_of
+from api.oidc.client import CALLBACK, LOGIN, Client, client_of
 from api.pace import Pace
 from api.patience import MORE_SECONDS, Patience
 from api.policy import BASE, POLICIES, Policy, Who
@@ -151,19 +152,18 @@ def build(
     return app
 
 
-def _provider(config: Config) -> Any:
-    """Return the provider of log-ins, None if there is none."""
+def _provider(config: Config) -> Client | None:
+    """Return the client of the provider of log-ins, None if there is none.
+
+    The first log-in imports the rest (`api.routes.oidc`): an idle server needs none of it.
+    """
     client = client_of(config)
-    if client is None:
-        return None
-    try:
-        from api.oidc.provider import Provider
-    except ModuleNotFoundError as error:
+    if client is not None and find_spec("joserfc") is None:
         raise ConfigurationError(
-            f"oidc.issuer is set, and the extra oidc is not installed ({error.name} is missing):"
+            "oidc.issuer is set, and the extra oidc is not installed (joserfc is missing):"
             " pip install 'orcaflow[oidc]'"
-        ) from error
-    return Provider(client, SystemClock())
+        )
+    return client
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:

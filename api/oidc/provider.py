@@ -17,15 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-import httpx
-
 from api.oidc.client import Client, is_safe_address
 from api.oidc.flow import Flow, plain
 from api.oidc.id_token import UnknownKeyError, UntrustworthyError, checked
 from api.problems import ProviderError, TooManyError
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
+from common.runtime.spared_imports import absent
 from operations.identities import Identity
+
+with absent("rich"):  # Its own command line would take a third of its memory.
+    import httpx
 
 LIMIT_SECONDS: Final = 4.0
 _KEPT_SECONDS: Final = 3600.0

@@ -17,9 +17,10 @@ from fastapi.responses import RedirectResponse
 from api import cookies
 from api.asking import address_of
 from api.oidc import flow as flows
-from api.oidc.client import CALLBACK, LOGIN
+from api.oidc.client import CALLBACK, LOGIN, Client
 from api.policy import BASE
 from api.problems import ProviderError, UnauthenticatedError, request_id
+from common.clock import SystemClock
 from common.errors import NotAllowedError, ServiceUnreachableError
 from operations import identities, log_ins
 
@@ -39,7 +40,7 @@ async def begin(request: Request, here: Annotated[bool, Query()] = False) -> Res
     A browser that came by another name of this server is sent to that which it will come back to,
     where its cookie is. It says `here` then, since a proxy may write another name into `Host`.
     """
-    provider = _provider(request)
+    provider = await _provider(request)
     own = provider.client.redirect_uri.removesuffix(CALLBACK)
     if not here and request.headers.get("host", "").lower() != urlsplit(own).netloc.lower():
         return RedirectResponse(f"{own}{LOGIN}?here=1", status_code=303)
@@ -67,7 +68,7 @@ async def end(
     error: _Word | None = None,
 ) -> Response:
     """Begin the session of whom the provider has sent back, and go to the page of its user."""
-    provider = _provider(request)
+    provider = await _provider(request)
     flow = _own_flow(request, provider, state)
     engine = request.app.state.engine
     asks = {"address": address_of(request), "request": request_id(request)}
@@ -87,11 +88,26 @@ async def end(
     return answer
 
 
-def _provider(request: Request) -> Provider:
-    found: Provider | None = request.app.state.oidc
+async def _provider(request: Request) -> Provider:
+    """Return the provider, which the first log-in makes."""
+    state = request.app.state
+    found: Provider | Client | None = state.oidc
     if found is None:
         raise NotAllowedError("this server has no login provider; set oidc.issuer in api.toml")
-    return found
+    if not isinstance(found, Client):
+        return found
+    made = await run_in_threadpool(_made, found)
+    if state.oidc is found:  # Else another log-in was faster.
+        state.oidc = made
+    provider: Provider = state.oidc
+    return provider
+
+
+def _made(client: Client) -> Provider:
+    # Here: it brings an eighth of the server's memory with it, of which no other route has any use.
+    from api.oidc.provider import Provider
+
+    return Provider(client, SystemClock())
 
 
 def _cookie(provider: Provider) -> str:

@@ -128,6 +128,22 @@ def test_a_task_imports_no_command_line_of_a_library(runner: str) -> None:
     assert not {"click", "pygments", "rich"}.intersection(loaded)
 
 
+def test_an_api_server_imports_what_a_login_provider_takes_with_the_first_log_in() -> None:
+    code = (
+        "import sys, api.server; from api.app import build;"
+        "from common.config import ApiConfig, Config, OidcConfig;"
+        "there = OidcConfig(issuer='https://login.example', client_id='orcaflow');"
+        "here = ApiConfig(url='https://orcaflow.example', http_host='127.0.0.1');"
+        "build(Config(oidc=there, api=here), None, version='1'); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "api.oidc.client" in loaded
+    assert not {"api.oidc.provider", "httpx", "joserfc"}.intersection(loaded)
+
+
 def test_a_command_at_the_database_imports_nothing_that_only_a_server_needs() -> None:
     code = (
         "import sys; from orcaflow.cli.app import main;"

@@ -129,6 +129,15 @@ def scene(app: FastAPI, client: TestClient, config: Config, tmp_path: Path) -> I
         app.state.oidc = None
 
 
+def test_the_first_log_in_makes_the_provider_and_others_have_the_same(scene: Scene) -> None:
+    scene.app.state.oidc = client_of(scene.config)
+    scene.begun()
+    made = scene.app.state.oidc
+    assert isinstance(made, Asked)
+    scene.begun()
+    assert scene.app.state.oidc is made
+
+
 def test_a_log_in_at_the_provider_ends_in_a_session_like_any_other(
     scene: Scene, db: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
