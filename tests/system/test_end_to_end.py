@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from tests.system.cluster import (
     until,
 )
 from tests.system.command_line import ROOT
+from tests.unit.stream_specs import SMALL
 
 STOP, SUCCESS = 5, 7
 WITHOUT = ("--without", "api-server")
@@ -122,6 +124,27 @@ def test_a_row_typed_with_psql_runs_and_everything_tells_the_same_story(
     until(lambda: _counted(cluster, Kind.WORKER, 'ds_slots{state="used"}') == 0)
     for kind in (Kind.MASTER, Kind.WORKER):
         assert _counted(cluster, kind, "ds_db_transaction_seconds_count") > 0
+
+
+def test_a_supervisor_of_a_stream_is_kept_until_it_is_terminated(
+    cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    document = copy.deepcopy(SMALL)
+    document["suspended"] = True
+    document["spec"]["ioConfig"] |= {
+        # The client's own brokers in memory, which have every topic.
+        "consumerProperties": {"bootstrap.servers": "none:1", "test.mock.num.brokers": "1"},
+        "startDelay": "PT0S",
+        "period": "PT1S",
+    }
+    file = tmp_path / "flights.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert cluster.told("stream", "submit", str(file))["outcome"] == "created"
+    until(lambda: cluster.told("stream", "status", "flights")["state"] == "SUSPENDED")
+    shown = cluster.told("stream", "status", "flights")
+    assert (shown["partitions"], shown["healthy"], shown["tasks"]) == (4, True, [])
+    assert cluster.orcaflow("stream", "terminate", "flights").returncode == 0
+    until(lambda: cluster.told("stream", "status", "flights")["state"] == "TERMINATED")
 
 
 def test_a_stop_typed_as_a_row_ends_a_run_with_all_its_processes(cluster: PrivateCluster) -> None:
