@@ -236,10 +236,10 @@ def _kinds(policy: Policy, route: Route) -> Iterator[str]:
         yield from ("changed", "unconditional")
     if route.other_status == HTTPStatus.PARTIAL_CONTENT:
         yield "range"
+    # A filter may ask for what is others', and a request may have gone around the proxy.
+    yield "forbidden"
     if route.method != "GET":
-        yield from ("forbidden", "conflict", "too-large")
-    elif policy.takes is Who.ADMINISTRATOR:
-        yield "forbidden"
+        yield from ("conflict", "too-large")
     yield "too-many"
     yield from _OF_READING
 

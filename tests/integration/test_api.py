@@ -82,6 +82,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
     headers = people(owner)
     wrong = []
     orders: list[tuple[str, str, int, str]] = []
+    told = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["paths"]
     for name, policy in POLICIES.items():
         method, _, path = name.partition(" ")
         # Whoever may do the most comes last, since what is done changes the objects.
@@ -117,6 +118,9 @@ def test_every_route_answers_every_role_as_its_policy_says(
                     done if wanted is Outcome.DONE else answer.status_code == int(wanted.value)
                 ):
                     wrong.append((name, role, own, wanted, answer.status_code, answer.text[:200]))
+                if path in told:
+                    documented = told[path][method.lower()]["responses"]
+                    assert str(answer.status_code) in documented, (name, role, answer.text)
                 if policy == LIST and role not in ("anyone", "administrator"):
                     assert "theirs" not in answer.text, (name, role)
                     assert ("ours" in answer.text) == (role in IN_PROJECT), (name, role)
