@@ -17,7 +17,7 @@ from api.asking import check_parameters, session_of
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
 from api.gate import Gate
-from api.handling import HandledRoute, handler
+from api.handling import HandledRoute, handler, keep_apart
 from api.known_tokens import KnownTokens
 from api.lane import Lane
 from api.live.log_stream import threads
@@ -140,6 +140,7 @@ def build(
             responses=_documented(policy, route),
             openapi_extra=_extra(policy, route),
         )
+    keep_apart(app.routes)
     _add_base(app, problems)
     dolphinscheduler.add_to(app)
     app.add_exception_handler(SchedulerError, on_scheduler_error)

@@ -7,7 +7,8 @@ so all the same, and nothing of the mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
 from api.answers import writer
 from api.asking import AskedSession
@@ -43,7 +46,21 @@ def handler(route: Route, policy: Policy) -> Callable[..., Any]:
 
 
 class HandledRoute(APIRoute):
-    """A route that says who may not ask before it says what was asked wrongly."""
+    """A route that says who may not ask before it says what was asked wrongly.
+
+    It takes no path that another route, of whatever method, has word by word: `/schedules/release`
+    is no schedule, and PATCH is a wrong method there.
+    """
+
+    others: tuple[re.Pattern[str], ...] = ()
+    """The paths that are more special than its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match as the framework does, but for paths of others."""
+        found, child = super().matches(scope)
+        if found is not Match.NONE and any(each.match(scope["path"]) for each in self.others):
+            return Match.NONE, {}
+        return found, child
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the framework's own."""
@@ -59,6 +76,28 @@ class HandledRoute(APIRoute):
                 raise
 
         return served
+
+
+def keep_apart(routes: Iterable[object]) -> None:
+    """Tell each route the paths that others have more specially, a word in the place of an id."""
+    handled = [each for each in routes if isinstance(each, HandledRoute)]
+    paths = {each.path: each.path_regex for each in handled}
+    for route in handled:
+        route.others = tuple(
+            found for path, found in paths.items() if _is_more_special(path, route.path)
+        )
+
+
+def _is_more_special(path: str, other: str) -> bool:
+    parts, others = path.split("/"), other.split("/")
+    return (
+        path != other
+        and len(parts) == len(others)
+        and all(
+            part == theirs or (theirs.startswith("{") and not part.startswith("{"))
+            for part, theirs in zip(parts, others, strict=True)
+        )
+    )
 
 
 def _asked(given: dict[str, Any]) -> AskedSession:

@@ -56,7 +56,12 @@ DOORS = {
     "cryptography": ("common/datasource_keys.py",),
     "argon2": ("operations/passwords.py",),
     "fastapi": ("api/",),
-    "starlette": ("api/problems.py", "api/app.py", "api/dolphinscheduler/serving.py"),
+    "starlette": (
+        "api/problems.py",
+        "api/app.py",
+        "api/handling.py",
+        "api/dolphinscheduler/serving.py",
+    ),
     "uvicorn": ("api/server.py",),
     "yaml": ("operations/strict_yaml.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),

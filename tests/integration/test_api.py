@@ -152,15 +152,6 @@ def test_the_matrix_of_rights_is_the_one_in_the_tree() -> None:
     assert table == matrix.table(), "write it anew: python -m api.matrix"
 
 
-def test_a_path_tells_all_of_its_methods_to_a_wrong_one(client: TestClient) -> None:
-    answers = [client.delete(f"{BASE}/{path}") for path in ("instances", "me", "instances/1/stop")]
-    assert [(each.status_code, each.headers["allow"]) for each in answers] == [
-        (405, "GET, POST"),
-        (405, "GET"),
-        (405, "POST"),
-    ]
-
-
 def test_a_token_is_needed_and_its_limits_hold_at_once(
     client: TestClient, owner: Session, db: Engine
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from sqlalchemy import Engine
 
-from api.policy import BASE
+from api.policy import BASE, POLICIES
 from api.reach import reach_of
 from api.server import _HttpServer
 from common.config import ApiConfig, Config
@@ -196,3 +197,21 @@ def test_what_everybody_may_read_names_nobody_x21(client: TestClient, owner: Ses
         assert answer.status_code == 200
         assert "ada-lovelace" not in answer.text
     assert client.get("/metrics/../debug").status_code == 404
+
+
+def test_every_path_tells_all_of_its_methods_to_a_wrong_one(client: TestClient) -> None:
+    methods: dict[str, set[str]] = {}
+    for name in POLICIES:
+        method, _, path = name.partition(" ")
+        methods.setdefault(re.sub(r"{\w+}", "1", path), set()).add(method)
+    wrong = [
+        (method, path, answer.status_code, answer.headers.get("allow"))
+        for path, known in methods.items()
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if method not in known
+        and ((answer := client.request(method, path)).status_code, answer.headers.get("allow"))
+        != (405, ", ".join(sorted(known)))
+    ]
+    assert wrong == []
+    # A word beside ids is a path of its own, and no id that is spelt wrongly.
+    assert {f"{BASE}/schedules/release", f"{BASE}/complements/plan"} <= set(methods)
