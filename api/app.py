@@ -46,6 +46,7 @@ from api.routes import (
     definitions,
     events,
     instances,
+    locks,
     log_ins,
     logs,
     oidc,
@@ -85,6 +86,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *worker_groups.ROUTES,
     *pools.ROUTES,
     *alerts.ROUTES,
+    *locks.ROUTES,
 )
 _TITLE: Final = "Orcaflow"
 _OF_READING: Final = ("invalid", "unavailable", "internal")
@@ -217,6 +219,8 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
                 "content": {route.stream.media_type or "": {}},
             }
         )
+    if route.other_media is not None:
+        other[route.status] = {"content": {route.other_media: {"schema": {"type": "string"}}}}
     return other | {
         KINDS[kind].status: {
             "model": Problem,

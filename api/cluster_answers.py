@@ -1,9 +1,9 @@
-"""The shapes of answers and requests about tenants, worker groups, pools and alerts."""
+"""The shapes of answers and requests about tenants, worker groups, pools, alerts, locks."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -196,3 +196,33 @@ class AlertGroupPage(Answer):
 
     items: list[AlertGroup]
     next: str | None
+
+
+class LockUser(Answer):
+    """An attempt that holds a lock, or waits for it."""
+
+    task_instance_id: int
+    task: str
+    process_instance_id: int
+
+
+class Lock(Answer):
+    """A lock that tasks hold, or one waits for; what is granted with a lock is null until then."""
+
+    dataset: str
+    interval: str
+    type: str
+    state: Literal["held", "revoked", "waiting"]
+    priority: int
+    granularity: str | None
+    partition_num: int | None
+    group: str | None
+    version: str | None
+    since: datetime
+    tasks: list[LockUser]
+
+
+class LockList(Answer):
+    """The locks of tasks that one may see."""
+
+    items: list[Lock]

@@ -193,6 +193,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/pools/{{id}}": _user("pool"),
     f"PATCH {BASE}/pools/{{id}}": _administrator("pool", own=True),
     f"DELETE {BASE}/pools/{{id}}": _administrator("pool", own=True),
+    f"GET {BASE}/locks": LIST,
     f"GET {BASE}/alerts": ADMINISTRATOR,
     f"GET {BASE}/alert-groups": USER,
 }

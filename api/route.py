@@ -26,14 +26,31 @@ class Route:
     """The class of an answer that is no document."""
     body: Mapping[str, Any] | None = None
     """The JSON schema of a body that the route reads itself."""
+    other_media: str | None = None
+    """The media type of a second form of the answer, a text."""
     is_conditional: bool = False
     """True if it takes `If-Match`."""
     is_quick: bool = False
     """True for a read that asks nothing but the database, and that once or twice."""
 
 
-def get(path: str, serve: Callable[..., Any], answer: Any, *, is_quick: bool = False) -> Route:
-    return Route(method="GET", path=path, serve=serve, answer=answer, is_quick=is_quick)
+def get(
+    path: str,
+    serve: Callable[..., Any],
+    answer: Any,
+    *,
+    is_quick: bool = False,
+    other_media: str | None = None,
+) -> Route:
+    """Return the route of a read; `other_media` is a second form of its answer."""
+    return Route(
+        method="GET",
+        path=path,
+        serve=serve,
+        answer=answer,
+        is_quick=is_quick,
+        other_media=other_media,
+    )
 
 
 def post(

@@ -6,7 +6,7 @@ repeated keys, NaN and deep nesting are mistakes with a place.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Response
 
@@ -47,8 +47,10 @@ from operations.errors import UsageError
 from operations.importing import Imported
 from operations.linting import read_content
 from operations.session import Session
+from operations.strict_yaml import yaml_text
 
 _LARGEST: Final = 2**31 - 1
+YAML: Final = "application/yaml"
 _OBJECT: Final = {"type": "object", "description": "A definition, as a file has it."}
 _FILE: Final = {
     "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
@@ -109,10 +111,25 @@ def show_definition(
     }
 
 
-def export(id: Id, session: Asked, response: Response) -> dict[str, Any]:  # noqa: A002
-    """Export a definition as an import takes it, with references in the place of its secrets."""
+def export(
+    id: Id,  # noqa: A002
+    session: Asked,
+    response: Response,
+    as_: Annotated[
+        Literal["json", "yaml"],
+        Query(alias="as", description="YAML is the file itself, with scripts as blocks of text."),
+    ] = "json",
+) -> Any:
+    """Export a definition as an import takes it, with references in the place of its secrets.
+
+    With `as=yaml` the header `Orcaflow-References` names the variables that stand for them.
+    """
     found = operations.export_definition(session, id)
-    response.headers["ETag"] = f'"{definition_detail(session, id).tag}"'
+    tag = f'"{definition_detail(session, id).tag}"'
+    if as_ == "yaml":
+        headers = {"ETag": tag, "Orcaflow-References": ", ".join(found.references)}
+        return Response(yaml_text(found.document), media_type=YAML, headers=headers)
+    response.headers["ETag"] = tag
     return {"document": found.document, "references": list(found.references)}
 
 
@@ -302,7 +319,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     post("/definitions/execution-type", set_execution_type, ExecutionTypeList),
     post("/definitions/delete", delete_all, DeletedDefinitions),
     get("/definitions/{id}", show_definition, DefinitionDetail),
-    get("/definitions/{id}/export", export, Exported),
+    get("/definitions/{id}/export", export, Exported, other_media=YAML),
     put("/definitions/{id}", replace, SavedDefinition, body=_OBJECT),
     delete("/definitions/{id}", delete_one, DeletedDefinitions, is_conditional=True),
     post("/definitions/{id}/online", online, Released),

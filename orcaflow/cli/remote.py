@@ -51,6 +51,7 @@ OVER_HTTP: Final = frozenset(
         ),
         *("project create", "project list", "project show", "project edit", "project delete"),
         *("tenant create", "tenant list", "tenant delete", "alert list"),
+        "locks list",
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
         *("schedule create", "schedule list", "schedule show", "schedule edit"),
@@ -82,7 +83,6 @@ OF_COMPUTER: Final = frozenset(
 same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
-    "locks list": _NO_ROUTE,
     **dict.fromkeys(
         (
             *("stream submit", "stream list", "stream status", "stream lag", "stream history"),

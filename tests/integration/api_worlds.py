@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Engine, insert, select, update
+from sqlalchemy.dialects.postgresql import Range
 
 from api.policy import BASE
 from common.model.complement_states import ComplementState
@@ -35,6 +36,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
     )
     run = an_instance(db, ProcessState.FAILURE, process_definition_id=number, name=name)
     task = an_attempt(db, run, TaskState.FAILURE, process_definition_id=number, name="a", flag=1)
+    live = an_attempt(db, run, TaskState.RUNNING, process_definition_id=number, name="b", flag=1)
     schedule = a_schedule(db, number)
     with db.begin() as connection:
         complement = connection.scalar(
@@ -75,6 +77,19 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
                 process_definition_id=number, version=1, document=json.dumps(former)
             )
         )
+        lock = connection.scalar(
+            insert(t.task_lock)
+            .values(
+                dataset=name,
+                group_id="g",
+                version="v",
+                type="EXCLUSIVE",
+                granularity="TIME_CHUNK",
+                interval=Range(_NOW, _NOW + timedelta(days=1)),
+            )
+            .returning(t.task_lock.c.id)
+        )
+        connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Engine, insert, select, update
+from sqlalchemy.dialects.postgresql import Range
 
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
@@ -67,6 +68,25 @@ def a_cluster(db: Engine) -> None:
     )
     rendered = '{"name": "a", "params": {"rawScript": "echo ${day} $[yyyy]", "localParams": []}}'
     an_attempt(db, live, TaskState.SUBMITTED, task_json=rendered)
+    with db.begin() as connection:
+        lock = connection.scalar(
+            insert(t.task_lock)
+            .values(
+                dataset="flights",
+                group_id="g",
+                version="v",
+                type="SHARED",
+                granularity="TIME_CHUNK",
+                interval=Range(NOW, NOW + timedelta(days=1)),
+            )
+            .returning(t.task_lock.c.id)
+        )
+        connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=3))
+        connection.execute(
+            insert(t.task_lock_request).values(
+                task_id=3, dataset="other", interval="$[yyyy]/P1D", type="APPEND"
+            )
+        )
     child = an_instance(
         db,
         ProcessState.STOP,
@@ -315,6 +335,7 @@ SAME: Final = (
     *("definition export nightly --version 1", "definition export nightly --version 7"),
     *("definition export nightly --version 1 --with-secrets", "definition restore nobody 1"),
     *("definition restore nightly 7", "definition restore nightly 2 -o json"),
+    *("locks list", "locks list -o json", "locks list --dataset nobody"),
     *("datasource list", "datasource list -o json", "datasource test dw", "datasource test nobody"),
     *("datasource remove nobody", "datasource create dw --url sqlite:///x.db"),
     *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, func, select, update
 from api.policy import BASE
 from common.store import tables as t
 from operations.session import Session
+from operations.strict_yaml import strict_yaml
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import headers_of
 
@@ -65,6 +66,12 @@ def test_every_save_keeps_the_former_version_to_be_compared_and_restored(
 
     old = client.get(f"{path}/versions/1", headers=ada)
     assert old.json()["references"] == ["ORCAFLOW_SECRET_DB_PASSWORD"]
+    text = client.get(f"{path}/export", params={"as": "yaml"}, headers=ada)
+    assert text.headers["content-type"].startswith("application/yaml")
+    assert text.headers["orcaflow-references"] == "ORCAFLOW_SECRET_DB_PASSWORD"
+    asked = client.get(f"{path}/export", headers=ada)
+    assert strict_yaml(text.content) == asked.json()["document"]
+    assert text.headers["etag"] == asked.headers["etag"]
     restored = client.post(f"{path}/restore", json={"version": 1}, headers=ada)
     assert (restored.status_code, restored.json()["version"]) == (200, 5), restored.text
     now = client.get(f"{path}/export", headers=ada).json()["document"]
