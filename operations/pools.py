@@ -82,13 +82,13 @@ def list_pools(
     after: int | None = None,
     limit: int | None = None,
 ) -> list[PoolView]:
-    """Pools with the attempts that hold and await their slots.
+    """Pools with the numbers of slots that are taken, and of attempts that wait.
 
     All by name, the one of this name, or those behind an id by their ids.
     """
     with session.engine.connect() as db:
         if name is not None:
-            return [_found(db, name)]
+            return [_found(db, name, with_users=False)]
         return store.pools(db, after=after, limit=limit)
 
 
@@ -179,13 +179,13 @@ def _of_pool(
         yield made, found
 
 
-def _found(db: Connection, given: str | int) -> PoolView:
+def _found(db: Connection, given: str | int, *, with_users: bool = True) -> PoolView:
     near: list[str] = []
     if isinstance(given, int):
-        found = store.pools(db, pool_id=given)
+        found = store.pools(db, pool_id=given, with_users=with_users)
     else:
         # PostgreSQL takes no NUL, and so has no row with one.
-        found = store.pools(db, name=given) if "\0" not in given else []
+        found = store.pools(db, name=given, with_users=with_users) if "\0" not in given else []
     if found:
         return found[0]
     if isinstance(given, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
@@ -33,7 +34,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """A pool with its users: holders first, then those that wait, the next one first.
+    """A pool; `users`, where they were asked for: holders, then those that wait, the next first.
 
     `used` is the number of slots that are taken, `waiting` that of the attempts that wait, and
     `user_id` is whoever made it.
@@ -56,8 +57,12 @@ def pools(
     pool_id: int | None = None,
     after: int | None = None,
     limit: int | None = None,
+    with_users: bool = False,
 ) -> list[PoolView]:
-    """List all pools by name, the one of this name or id, or those behind an id by their ids."""
+    """List all pools by name, the one of this name or id, or those behind an id by their ids.
+
+    Their users are counted; they are only read if that is asked for, since there may be many.
+    """
     # Code points, as other programs sort them, whatever the database's own order is.
     order = task_group.c.name.collate("C") if after is None else task_group.c.id
     statement = (
@@ -79,8 +84,15 @@ def pools(
         statement = statement.where(task_group.c.id > after)
     rows = db.execute(statement).all()
     users: dict[int, list[PoolUse]] = {row.id: [] for row in rows}
-    for group_id, use in pool_users(db, list(users)):
-        users[group_id].append(use)
+    if with_users:
+        for group_id, use in pool_users(db, list(users)):
+            users[group_id].append(use)
+        counts = {
+            key: (sum(use.slots for use in found if use.holds), sum(not use.holds for use in found))
+            for key, found in users.items()
+        }
+    else:
+        counts = _counts(db, list(users))
     return [
         PoolView(
             id=row.id,
@@ -88,12 +100,39 @@ def pools(
             description=row.description,
             size=row.group_size,
             user_id=row.user_id,
-            used=sum(use.slots for use in users[row.id] if use.holds),
-            waiting=sum(not use.holds for use in users[row.id]),
+            used=counts.get(row.id, (0, 0))[0],
+            waiting=counts.get(row.id, (0, 0))[1],
             users=tuple(users[row.id]),
         )
         for row in rows
     ]
+
+
+_HOLDS: Final = and_(
+    task_group_queue.c.status == 1,
+    task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING)),
+)
+_WAITS: Final = and_(
+    task_group_queue.c.status == -1, task_instance.c.state == TaskState.WAITING_DEPEND
+)
+
+
+def _counts(db: Connection, ids: Collection[int]) -> dict[int, tuple[int, int]]:
+    """Count the slots that are taken of each of these pools, and the attempts that wait."""
+    rows = db.execute(
+        select(
+            task_group_queue.c.group_id,
+            func.coalesce(func.sum(task_group_queue.c.weight).filter(_HOLDS), 0).label("used"),
+            func.count().filter(_WAITS).label("waiting"),
+        )
+        .join_from(
+            task_group_queue, task_instance, task_instance.c.id == task_group_queue.c.task_id
+        )
+        .where(task_group_queue.c.group_id.in_(ids))
+        .where(or_(_HOLDS, _WAITS))
+        .group_by(task_group_queue.c.group_id)
+    )
+    return {row.group_id: (row.used, row.waiting) for row in rows}
 
 
 def pool_users(
@@ -130,15 +169,7 @@ def pool_users(
         )
         .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
         .where(task_group_queue.c.group_id.in_(ids))
-        .where(
-            or_(
-                and_(holds, task_instance.c.state.in_((TaskState.SUBMITTED, TaskState.RUNNING))),
-                and_(
-                    task_group_queue.c.status == -1,
-                    task_instance.c.state == TaskState.WAITING_DEPEND,
-                ),
-            )
-        )
+        .where(or_(_HOLDS, _WAITS))
         .subquery("users")
     )
     statement = select(users).order_by(users.c.holds.desc(), users.c.place, users.c.group_id)
