@@ -27,6 +27,7 @@ from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.people.numbered_pages import Slice, instance_slice, task_slice
 from common.store.people.rights import Thing, held
+from common.store.people.schedule_views import schedules
 from common.store.people.users import holder_of
 from common.store.people.views import (
     process_instance_detail,
@@ -204,13 +205,26 @@ PERSON = Principal(user_id=1, user_name="admin")
         lambda db: process_instances(db, limit=20, principal=PERSON),
         lambda db: process_instances(db, limit=20, principal=PERSON, before=ENDED_RUNS // 2),
         lambda db: process_instances(db, limit=20),
+        lambda db: process_instances(db, limit=20, principal=PERSON, definition_id=1),
+        lambda db: schedules(db, limit=20, principal=PERSON),
         lambda db: held(db, PERSON, Thing.INSTANCE, ENDED_RUNS // 2),
         lambda db: held(db, PERSON, Thing.TASK, ENDED_RUNS // 2),
         lambda db: task_instances(db, process_instance_id=ENDED_RUNS // 2, limit=500),
         lambda db: process_instance_detail(db, ENDED_RUNS // 2, with_tasks=False),
         lambda db: holder_of(db, "of nobody"),
     ],
-    ids=["page", "later page", "owner's page", "run", "attempt", "attempts", "detail", "token"],
+    ids=[
+        "page",
+        "later page",
+        "owner's page",
+        "of a definition",
+        "schedules",
+        "run",
+        "attempt",
+        "attempts",
+        "detail",
+        "token",
+    ],
 )
 def test_a_prepared_read_for_people_reads_few_rows_of_what_has_ended(
     made: Engine, read: Callable[[Connection], object], monkeypatch: pytest.MonkeyPatch
@@ -257,6 +271,9 @@ def test_whoever_sees_few_runs_is_shown_those_behind_the_newest_of_all_too(
         assert listed(before=20) == [10]
         assert listed(states=[6]) == [20]
         assert listed(states=[6, 7], limit=2) == [2990, 20]
+        assert listed(definition_id=3) == listed(definition_id=3, limit=5) == [2990, 20, 10]
+        assert listed(definition_id=3, before=2990, limit=1) == [20]
+        assert listed(definition_id=1) == []
         assert listed(definition_name="definition3") == [2990, 20, 10]
         db.exec_driver_sql("UPDATE t_ds_user SET state = 0")
         assert listed() == listed(states=[6]) == []

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     DateTime,
@@ -18,6 +20,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    bindparam,
     case,
     func,
     literal,
@@ -30,7 +33,8 @@ from common.model.commands import CommandOutcome
 from common.model.rights import DATABASE, Principal
 from common.store.command_turns import turn
 from common.store.connect import EARLIEST, LATEST
-from common.store.people.rights import seen_projects
+from common.store.fixed_statement import FixedRead
+from common.store.people.rights import seen_projects, told, told_seen
 from common.store.tables import (
     WITHOUT_EFFECT,
     command,
@@ -179,6 +183,12 @@ def list_commands(
         )
         return [_waiting(row) for row in db.execute(ordered)] if waiting else []
     found: list[CommandView] = []
+    of_all = waiting and definition_name is None and len(set(outcomes)) == len(CommandOutcome)
+    if of_all and principal.projects is None and not principal.owns_database:
+        values = {**told(principal), "limit": limit}
+        found += [_waiting(row) for row in _newest_waiting().rows(db, values)]
+        found += [_gone(row) for row in _newest_gone().rows(db, values)]
+        return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
     if waiting:
         newest = (
             _of(_WAITING, _DEFINITION, definition_name, principal)
@@ -198,6 +208,20 @@ def list_commands(
         gone = gone.where(command_ledger.c.outcome.in_(sorted(outcomes)))
     found += [_gone(row) for row in db.execute(gone)]
     return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
+
+
+@cache
+def _newest_waiting() -> FixedRead:
+    seen = _WAITING.where(told_seen(_DEFINITION.c.project_id))
+    return FixedRead(seen.order_by(command.c.id.desc()).limit(bindparam("limit", type_=BigInteger)))
+
+
+@cache
+def _newest_gone() -> FixedRead:
+    seen = _GONE.where(told_seen(process_definition.c.project_id))
+    return FixedRead(
+        seen.order_by(command_ledger.c.id.desc()).limit(bindparam("limit", type_=BigInteger))
+    )
 
 
 def _of(

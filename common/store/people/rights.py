@@ -215,7 +215,13 @@ def sees_everything(db: Connection, principal: Principal) -> bool:
     """Return True for an enabled administrator, whose token is for all projects."""
     if principal.projects is not None:
         return principal.owns_database
-    return bool(db.scalar(select(_is_administrator(literal(principal.user_id)))))
+    (row,) = _administers().rows(db, {"user_id": principal.user_id})
+    return bool(row.yes)
+
+
+@cache
+def _administers() -> FixedRead:
+    return FixedRead(select(_is_administrator(bindparam("user_id", type_=Integer)).label("yes")))
 
 
 @cache

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
+    Integer,
     Row,
     Select,
     and_,
+    bindparam,
     func,
     literal,
     or_,
@@ -27,7 +31,8 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
-from common.store.people.rights import seen_projects
+from common.store.fixed_statement import FixedRead
+from common.store.people.rights import seen_projects, told, told_seen
 from common.store.tables import (
     error_command,
     process_definition,
@@ -114,6 +119,10 @@ def schedules(
 
     Of those that the principal sees, at most `limit` with ids greater than `after`.
     """
+    is_page = ids is None and definition_id is None and not online_only and limit is not None
+    if is_page and principal.projects is None and not principal.owns_database:
+        values = {**told(principal), "after": after, "limit": limit}
+        return [_schedule(row) for row in _page().rows(db, values)]
     statement = _SCHEDULES.order_by(schedule.c.id).limit(limit)
     if not principal.owns_database:
         statement = statement.where(seen_projects(principal, process_definition.c.project_id))
@@ -126,6 +135,16 @@ def schedules(
     if online_only:
         statement = statement.where(schedule.c.release_state == 1)
     return [_schedule(row) for row in db.execute(statement)]
+
+
+@cache
+def _page() -> FixedRead:
+    return FixedRead(
+        _SCHEDULES.where(told_seen(process_definition.c.project_id))
+        .where(schedule.c.id > bindparam("after", type_=Integer))
+        .order_by(schedule.c.id)
+        .limit(bindparam("limit", type_=BigInteger))
+    )
 
 
 def fires(

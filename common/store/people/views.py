@@ -134,6 +134,15 @@ def process_instances(
     filters = (definition_name, states, definition_id, ids)
     if all(each is None for each in filters) and principal.projects is None:
         return _newest_instances(db, principal, limit=limit, before=before)
+    of_one = definition_id is not None and all(
+        each is None for each in (definition_name, states, ids)
+    )
+    if of_one and principal.projects is None and not principal.owns_database:
+        from common.store.people.rights import told
+
+        values = {**told(principal), "definition_id": definition_id}
+        found = _newest_of_one().rows(db, {**values, "limit": limit, "last": _last(before)})
+        return [_instance(row) for row in found]
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
     if not principal.owns_database:
         # Here, since who reads the tables themselves has no use for rights.
@@ -218,6 +227,20 @@ def _last(before: int | None) -> int:
 def _newest() -> FixedRead:
     return FixedRead(
         _INSTANCES.where(process_instance.c.id <= bindparam("last", type_=Integer))
+        .order_by(process_instance.c.id.desc())
+        .limit(bindparam("limit", type_=BigInteger))
+    )
+
+
+@cache
+def _newest_of_one() -> FixedRead:
+    from common.store.people.rights import told_seen
+
+    of_one = process_instance.c.process_definition_id == bindparam("definition_id", type_=Integer)
+    return FixedRead(
+        _INSTANCES.where(of_one)
+        .where(process_instance.c.id <= bindparam("last", type_=Integer))
+        .where(told_seen(process_definition.c.project_id))
         .order_by(process_instance.c.id.desc())
         .limit(bindparam("limit", type_=BigInteger))
     )
