@@ -146,7 +146,9 @@ def is_by_statement(db: Connection) -> bool:
     return bool(driver.autocommit)
 
 
-def rows_alone(db: Connection, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def rows_alone(
+    db: Connection, statement: str, values: Mapping[str, Any], *, writes: bool = False
+) -> list[tuple[Any, ...]]:
     """Read the rows of a statement that is a transaction of its own, as the driver has them.
 
     Errors are those of any other statement; SQLAlchemy's events hear nothing of it.
@@ -159,6 +161,11 @@ def rows_alone(db: Connection, statement: str, values: Mapping[str, Any]) -> lis
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
     except psycopg2.Error as error:
+        if _is_lost(error) and writes:
+            # Nothing is written twice: what fails on a lost connection is an empty question.
+            db.exec_driver_sql("SELECT")
+            db.invalidate(error)
+            raise _named(error, db.engine.url) from None
         if _is_lost(error):
             # Asked as any other it fails again, which tells the pool and names the server.
             return [tuple(row) for row in db.exec_driver_sql(statement, dict(values))]

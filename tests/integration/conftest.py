@@ -94,6 +94,15 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
 
 
 @pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLAlchemy's events hear of the statements too that the driver executes for itself."""
+    monkeypatch.setattr(
+        "common.store.fixed_statement.rows_alone",
+        lambda db, statement, values, **_: list(db.exec_driver_sql(statement, dict(values))),
+    )
+
+
+@pytest.fixture
 def signpost(tmp_path: Path) -> Iterator[Signpost]:
     signpost = Signpost(tmp_path / "signpost")
     yield signpost

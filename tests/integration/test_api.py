@@ -293,7 +293,7 @@ def test_a_read_is_few_statements_without_a_transaction_and_passes_the_framework
     # The driver tells nobody of what it executes for itself.
     monkeypatch.setattr(
         "common.store.fixed_statement.rows_alone",
-        lambda db, statement, values: list(db.exec_driver_sql(statement, dict(values))),
+        lambda db, statement, values, **_: list(db.exec_driver_sql(statement, dict(values))),
     )
     event.listen(app.state.engine, "before_cursor_execute", noted)
     assert {path: work_of(path) for path in paths} == paths

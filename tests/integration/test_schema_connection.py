@@ -23,6 +23,7 @@ from common.store.connect import (
     retrying,
 )
 from common.store.fixed_statement import FixedRead, FixedStatement
+from common.store.transaction import single
 
 SECRET = "s3cr3t-p@ss/word"
 
@@ -155,6 +156,21 @@ def test_a_connection_without_its_prepared_statements_is_replaced(database_url: 
         assert is_transient(caught.value)
         with made.begin() as db:
             assert seven.execute(db, {"number": 7}).scalar() == 7
+    made.dispose()
+
+
+def test_a_write_whose_prepared_statement_is_gone_fails_and_is_prepared_again(
+    database_url: str,
+) -> None:
+    made = engine(database_url, pool_size=1, max_overflow=0)
+    seven = FixedStatement(select(cast(bindparam("number"), Integer).label("seven")), prepared=True)
+    for _ in range(2):
+        with single(made) as db:
+            assert [each.seven for each in seven.rows(db, {"number": 7})] == [7]
+            db.exec_driver_sql("DEALLOCATE ALL")
+        with pytest.raises(ServiceUnreachableError) as caught, single(made) as db:
+            seven.rows(db, {"number": 7})
+        assert is_transient(caught.value)
     made.dispose()
 
 

@@ -227,13 +227,8 @@ PERSON = Principal(user_id=1, user_name="admin")
     ],
 )
 def test_a_prepared_read_for_people_reads_few_rows_of_what_has_ended(
-    made: Engine, read: Callable[[Connection], object], monkeypatch: pytest.MonkeyPatch
+    made: Engine, read: Callable[[Connection], object], heard: None
 ) -> None:
-    # The driver tells nobody of what it executes for itself.
-    monkeypatch.setattr(
-        "common.store.fixed_statement.rows_alone",
-        lambda db, statement, values: list(db.exec_driver_sql(statement, dict(values))),
-    )
     served = engine(made.url.render_as_string(hide_password=False), by_statement=True)
     with served.connect() as db:
         found = rows_read(served, lambda: read(db))
@@ -318,7 +313,7 @@ def test_a_page_by_number_that_is_the_last_needs_no_count(
 
 
 def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follow(
-    emptied_url: str,
+    emptied_url: str, heard: None
 ) -> None:
     # One connection, which keeps the plans; nothing analyzes the tables in between.
     made = engine(emptied_url, pool_size=1, max_overflow=0)

@@ -268,9 +268,7 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
 
 def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hint) -> Saved:
     """Write all, in the transaction that the statement is. `DataError` if one row differs."""
-    rows = _SAVE.execute(
-        db, _parameters(save) | {"hint_channel": channel_of(hint_to, len(save.new))}
-    ).all()
+    rows = _SAVE.rows(db, _parameters(save) | {"hint_channel": channel_of(hint_to, len(save.new))})
     owned = {ownership_of(row) for row in rows}
     offered = {
         row.task_id: place_in_queue(

@@ -395,7 +395,7 @@ class PostgresTaskStore(TaskStore):
             **_holder(node),
         }
         with single(self._engine) as db:
-            rows = {row.id: row for row in _CLAIM.execute(db, values)}
+            rows = {row.id: row for row in _CLAIM.rows(db, values)}
             later = [row.id for row in rows.values() if row.attempt > 1]
             # Of ended attempts, so that it need not be one statement with the claim, which each
             # first attempt would pay for.
@@ -442,7 +442,7 @@ class PostgresTaskStore(TaskStore):
         try:
             if not quality:
                 with single(self._engine) as db:
-                    return frozenset(statement.execute(db, rows | _holder(node)).scalars())
+                    return frozenset(row.id for row in statement.rows(db, rows | _holder(node)))
             with transaction(self._engine) as db:
                 accepted = frozenset(statement.execute(db, rows | _holder(node)).scalars())
                 found = {task_id: quality[task_id] for task_id in accepted & quality.keys()}

@@ -35,7 +35,7 @@ def test_a_claim_does_not_wait_for_a_withdrawal(here: Engine, there: Engine) -> 
 
 
 def test_the_update_of_a_claim_is_a_fence_without_the_lock_of_its_look(
-    here: Engine, there: Engine
+    here: Engine, there: Engine, heard: None
 ) -> None:
     (task_id,) = submit(here, a_run(here), "a")
 

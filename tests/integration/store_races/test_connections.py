@@ -29,7 +29,7 @@ from tests.integration.store_races.racing import (
 )
 
 
-def test_a_usual_save_is_one_statement(here: Engine) -> None:
+def test_a_usual_save_is_one_statement(here: Engine, heard: None) -> None:
     owned = a_run(here)
     (first,) = submit(here, owned, "a")
     claim(here, WORKER, [first])
@@ -113,7 +113,7 @@ def _end_sessions_of(made: Engine, application: str) -> None:
         assert db.scalar(end, {"name": f"{application}:%"})
 
 
-def test_the_last_step_of_a_run_is_three_statements(here: Engine) -> None:
+def test_the_last_step_of_a_run_is_three_statements(here: Engine, heard: None) -> None:
     owned = a_run(here)
     (only,) = submit(here, owned, "a")
     claim(here, WORKER, [only])
