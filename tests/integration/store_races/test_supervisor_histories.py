@@ -93,6 +93,7 @@ class History:
             self.begin()
             for task in tuple(self.running):
                 self.obey(task)
+            for task in self.running:
                 self.read(task, 1000)
             for task in tuple(self.running):
                 self.publish(task)
