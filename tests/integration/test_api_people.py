@@ -285,6 +285,12 @@ def test_a_pool_is_changed_by_its_maker_and_shows_foreign_users_to_nobody(
     assert client.patch(one, json={"size": 0}, headers={**ada, **tag}).status_code == 422
     assert client.patch(one, json={"size": 4}, headers={**ada, **tag}).json()["size"] == 4
     assert client.patch(one, json={"size": 5}, headers={**ada, **tag}).status_code == 412
+    # Its maker is author no longer, and has it back with the role.
+    grant(owner, "ada", project="default", role="operator")
+    any_ = {**ada, "If-Match": "*"}
+    assert client.patch(one, json={"size": 5}, headers=any_).status_code == 403
+    assert client.delete(one, headers=any_).status_code == 403
+    grant(owner, "ada", project="default", role="author")
     used = client.delete(one, headers={**ada, "If-Match": "*"})
     assert (used.status_code, "hidden" in used.text) == (409, False)
     with db.begin() as connection:
