@@ -65,6 +65,9 @@ _PLACES: Final[Mapping[str, _Place]] = {
     "stream": _Place(
         "stream", "Supervisors of streams: they keep topics of Kafka flowing into datasets."
     ),
+    "dataset": _Place(
+        "dataset", "Datasets: their segments and files by time, and their first rows."
+    ),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
     "worker-group": _Place(
         "worker_group",

@@ -83,6 +83,7 @@ OF_COMPUTER: Final = frozenset(
 same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("dataset list", "dataset show", "dataset files", "dataset query"), _NO_ROUTE),
     **dict.fromkeys(
         (
             *("stream submit", "stream list", "stream status", "stream lag", "stream history"),

@@ -31,9 +31,10 @@ DOORS = {
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),
     "psutil": ("common/host.py",),
-    # A process of its own.
+    # A process of its own, and a command that shows rows.
     "pyarrow": (
         "common/log_store/program.py",
+        "operations/dataset_rows.py",
         "worker/spark/streaming/kafka_source.py",
     ),
     "pyspark": ("worker/spark/",),

@@ -1,15 +1,21 @@
-"""Commands about pools and locks, on a real database."""
+"""Commands about pools, locks and datasets, on a real database."""
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, insert
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from sqlalchemy import Engine, insert, text
 
 from common.model.intervals import read_interval
 from common.model.lock_needs import group_of_run
 from common.model.locks import LockRequest, LockType
 from common.model.states import ProcessState, TaskState
 from common.store.streams.locks import request_locks
-from common.store.tables import task_group_queue, task_lock_request
+from common.store.tables import segment, task_group_queue, task_lock_request
 from tests.integration.cli_rows import an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -101,3 +107,53 @@ def test_locks_are_listed_with_those_that_hold_and_await_them(cli: Cli, db: Engi
     texts = [each["text"] for each in causes if each["cause"] in {"lock", "running"}]
     assert texts[0] == "task 'a' waits for locks: EXCLUSIVE of flights 2026-11-20/PT1H"
     assert texts[2].startswith("task 'load' of process instance 1 holds SHARED 2026-11-20")
+
+
+def test_a_dataset_is_listed_shown_and_read(
+    cli: Cli, db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No dataset has anything" in cli("dataset", "list")[2]
+    assert cli("dataset", "show", "flights")[0] == 3
+    monkeypatch.setenv("ORCAFLOW_WORKER__DATASETS_DIR", str(tmp_path))
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    day = text("tstzrange('2026-11-20Z', '2026-11-21Z')")
+    for number, table in enumerate(({"at": [noon], "n": [1]}, {"n": [2], "new": [[b"x"]]})):
+        parquet.write_table(pa.table(table), tmp_path / f"{number}.parquet")
+        with db.begin() as connection:
+            connection.execute(
+                insert(segment).values(
+                    dataset="flights",
+                    interval=day,
+                    version="v1",
+                    partition_num=number,
+                    files=[f"{number}.parquet"],
+                    rows=1,
+                    bytes=100,
+                    used=True,
+                    origin_version="v1",
+                    origin_num=number,
+                )
+            )
+    (found,) = parsed(cli("dataset", "list", "-o", "json"))
+    assert (found["dataset"], found["segments"], found["rows"]) == ("flights", 2, 2)
+    shown = parsed(cli("dataset", "show", "flights", "--interval", "2026-11-20/P1D", "-o", "json"))
+    assert [each["number"] for each in shown["segments"]] == [0, 1]
+    assert (
+        "2026-11-20T00:00:00.000Z/2026-11-21T00:00:00.000Z" in cli("dataset", "show", "flights")[1]
+    )
+    files = cli("dataset", "files", "flights")[1]
+    assert str(tmp_path / "1.parquet") in files
+    assert parsed(cli("dataset", "query", "flights", "-o", "json")) == [
+        {"at": "2026-11-20T12:00:00Z", "n": 1, "new": None},
+        {"at": None, "n": 2, "new": "[b'x']"},
+    ]
+    code, _, err = cli("dataset", "query", "flights", "--columns", "n,no")
+    assert code == 2
+    assert "has no column 'no'; it has at, n, new" in err
+    assert cli("dataset", "query", "flights", "--interval", "today")[0] == 2
+    (tmp_path / "1.parquet").write_text("torn")
+    code, _, err = cli("dataset", "query", "flights", "--limit", "1")
+    assert code == 78
+    assert "worker.datasets_dir" in err
+    (tmp_path / "0.parquet").unlink()
+    assert cli("dataset", "query", "flights")[0] == 78

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, text
 from typer.core import TyperGroup
 
 from common.model.intervals import read_interval
@@ -42,6 +42,7 @@ SCREENS: Final = {
     "project list": "admin",
     "locks list": "waiting",
     "stream list": "UNHEALTHY",
+    "dataset list": "987654",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list"})
@@ -91,7 +92,18 @@ def fill(db: Engine) -> None:
         type=LockType.EXCLUSIVE,
     )
     awaited = {"dataset": name, "interval": interval, "type": "EXCLUSIVE", "task_id": waiter}
-    made = (*made, (t.task_lock_request, awaited))
+    published = {
+        "dataset": name,
+        "interval": text("tstzrange('2026-11-20Z', '2026-11-21Z')"),
+        "version": "v1",
+        "partition_num": 0,
+        "files": [],
+        "rows": 987654,
+        "bytes": 10**12,
+        "origin_version": "v1",
+        "origin_num": 0,
+    }
+    made = (*made, (t.task_lock_request, awaited), (t.segment, published))
     add_context(LONG[:100], Server(url=f"https://{'h' * 200}", token_file=f"/{'t' * 200}"))
     with db.begin() as connection:
         request_locks(connection, holder, [lock])
