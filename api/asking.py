@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
 from fastapi import Depends, Header, Request
@@ -9,14 +11,17 @@ from fastapi import Depends, Header, Request
 from api import cookies
 from api.known_tokens import KnownTokens
 from api.problems import UnauthenticatedError, UnconditionalError, request_id
+from api.shared_registry import SharedRegistry
 from common.config import Config
 from common.model.rights import NOTHING, Principal
+from common.registry.protocol import Registry
 from common.store.connect import Engine
 from operations.errors import UsageError
 from operations.log_ins import principal_of_session
 from operations.session import Session
 from operations.tokens import principal_of
 
+REGISTRY: Final = SharedRegistry()
 _SCHEME: Final = "bearer "
 _NOBODY: Final = Principal(user_id=0, user_name="nobody", scope=NOTHING)
 
@@ -29,6 +34,10 @@ class RequestSession(Session):
         # In the place of what the base would read and open.
         self.__dict__["config"] = config
         self.__dict__["engine"] = engine
+
+    def registry(self, *, patience: timedelta | None) -> AbstractContextManager[Registry]:
+        """Lend the session of ZooKeeper that all requests share."""
+        return REGISTRY.lent(self.config, patience=patience)
 
 
 class AskedSession(RequestSession):

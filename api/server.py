@@ -26,6 +26,7 @@ import uvicorn
 from setproctitle import setproctitle
 
 from api.app import build
+from api.asking import REGISTRY
 from api.gateway import responder
 from api.live.looker import CHANNELS, LiveLoop
 from api.live.streams import Streams
@@ -101,6 +102,7 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(made))
         service.ready_if("postgresql", lambda: _database_problem(made))
         service.on_stop("http", server.stop)
+        stack.callback(REGISTRY.close)
         if settings.gateway_port:
             gateway = responder(config, made, listen(settings.http_host, settings.gateway_port))
             gateway.start()

@@ -41,12 +41,10 @@ HEALTH_PATIENCE = timedelta(seconds=1)
 MOST_PROBED = 32
 
 
-def living(config: Config) -> tuple[frozenset[Node], frozenset[Node]] | None:
+def living(session: Session) -> tuple[frozenset[Node], frozenset[Node]] | None:
     """The masters and the workers; None if ZooKeeper does not answer."""
-    from operations.members import registry
-
     try:
-        with registry(config, patience=PATIENCE) as opened:
+        with session.registry(patience=PATIENCE) as opened:
             masters = opened.membership.nodes(NodeKind.MASTER)
             return masters, opened.membership.nodes(NodeKind.WORKER)
     except ServiceUnreachableError:
@@ -56,13 +54,13 @@ def living(config: Config) -> tuple[frozenset[Node], frozenset[Node]] | None:
 @operation
 def has_master(session: Session) -> bool | None:
     """True if a master is alive; None if ZooKeeper does not answer."""
-    members = living(session.config)
+    members = living(session)
     return None if members is None else bool(members[0])
 
 
 def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
     """Everything that may hold the instance back, as of one moment."""
-    members = living(session.config)
+    members = living(session)
     with moment(session.engine) as db:
         seen(db, session.principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
         facts = facts_of(
@@ -167,7 +165,7 @@ def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Ca
 
 
 def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, PendingCommand]:
-    members = living(session.config)
+    members = living(session)
     with moment(session.engine) as db:
         seen(db, session.principal, Action.VIEW, Thing.COMMAND, command_id)
         found = facts_of_command(

@@ -50,20 +50,24 @@ def members(
     config: Config, *, zone: tzinfo | None, patience: timedelta | None = None
 ) -> list[Member]:
     """Return masters, then workers, by address; times of heartbeats are read in `zone`."""
+    with registry(config, patience=patience) as opened:
+        return _members(opened, zone)
+
+
+def _members(opened: Registry, zone: tzinfo | None) -> list[Member]:
     reader = zone or datetime.now().astimezone().tzinfo  # Only its zone is wanted.
     found = []
-    with registry(config, patience=patience) as opened:
-        for kind in NodeKind:
-            for node, text in sorted(opened.membership.heartbeats(kind).items()):
-                beat = None if reader is None else Heartbeat.parse(text, zone=reader)
-                found.append(
-                    Member(
-                        kind=kind,
-                        address=node.address,
-                        incarnation=node.incarnation,
-                        beat=beat,
-                    )
+    for kind in NodeKind:
+        for node, text in sorted(opened.membership.heartbeats(kind).items()):
+            beat = None if reader is None else Heartbeat.parse(text, zone=reader)
+            found.append(
+                Member(
+                    kind=kind,
+                    address=node.address,
+                    incarnation=node.incarnation,
+                    beat=beat,
                 )
+            )
     return found
 
 
@@ -86,7 +90,8 @@ def members_with_health(
     session: Session, *, patience: timedelta | None = None
 ) -> list[MemberHealth]:
     """Return the members, each probed for its readiness; all are probed at once."""
-    found = members(session.config, zone=session.zone, patience=patience)
+    with session.registry(patience=patience) as opened:
+        found = _members(opened, session.zone)
     offers = _offers(session, [_node(each) for each in found if each.kind is NodeKind.WORKER])
     tls = worker_client_context(session.config)
 

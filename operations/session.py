@@ -8,7 +8,7 @@ with a cure, not a missing table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property, wraps
@@ -29,6 +29,7 @@ from common.config import Config, database_url, load
 from common.model.rights import DATABASE, Principal
 
 if TYPE_CHECKING:
+    from common.registry.protocol import Registry
     from common.store.connect import Engine
     from common.store.listen import Notification
 
@@ -102,6 +103,12 @@ class Session:
         from common.store.listen import Notifications
 
         return Notifications(self.url, channels, application_name=application_name)
+
+    def registry(self, *, patience: timedelta | None) -> AbstractContextManager[Registry]:
+        """Open a session of ZooKeeper; `ServiceUnreachableError` if it does not answer in time."""
+        from operations.members import registry
+
+        return registry(self.config, patience=patience)
 
     def close(self) -> None:
         """Close the connections, if there are any."""

@@ -80,7 +80,7 @@ def list_groups(
 
     Each has the living workers that serve it.
     """
-    members = living(session.config)
+    members = living(session)
     with session.engine.connect() as db:
         views = (
             worker_groups.list_worker_groups(db, after=after, limit=limit)
@@ -93,7 +93,7 @@ def list_groups(
 @operation
 def group_given(session: Session, group: str | int) -> WorkerGroup:
     """The group of this name or id; `NotFoundError` proposes another one that is spelt like it."""
-    members = living(session.config)
+    members = living(session)
     with session.engine.connect() as db:
         (found,) = _with_members(db, [_found(db, group)], members)
     return found

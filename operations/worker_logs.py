@@ -309,11 +309,8 @@ def _addresses(
     """Yield the holder, then the other living workers of its host."""
     holder = task.host or ""
     yield holder
-    # Here, since most logs are where the attempt ran, and ZooKeeper's client takes long to import.
-    from operations.members import registry
-
     try:
-        with registry(session.config, patience=patience) as opened:
+        with session.registry(patience=patience) as opened:
             nodes = sorted(opened.membership.nodes(NodeKind.WORKER))
     except ServiceUnreachableError:
         tried.append("other workers of its host (ZooKeeper does not answer)")
