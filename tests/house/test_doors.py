@@ -35,6 +35,7 @@ DOORS = {
     "pyarrow": (
         "common/log_store/program.py",
         "operations/dataset_rows.py",
+        "worker/spark/streaming/batches.py",
         "worker/spark/streaming/kafka_source.py",
     ),
     "pyspark": ("worker/spark/",),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,35 +18,28 @@ from common.model.streams.periods import Granularity, read_granularity
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from tests.integration.spark_jobs import a_session
+from tests.integration.stream_records import MILLIS, Record, Stream, T
 from tests.unit.stream_specs import SMALL, changed
-from worker.spark.streaming import expressions, rollup, times
+from worker.spark.streaming import expressions, times
+from worker.spark.streaming.batches import (
+    BatchWriter,
+    Counts,
+    TooManyParseErrorsError,
+    write_segments,
+)
 from worker.spark.streaming.rows import (
     SETTINGS,
     Accepted,
-    RowReader,
     RowState,
     TooManyColumnsError,
 )
 from worker.spark.streaming.values import Kind, Value, text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
-T = "2026-11-20T04:05:06Z"
-MILLIS = microseconds(datetime(2026, 11, 20, 4, 5, 6, tzinfo=UTC)) // 1000
-ARROW = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 KEPT, BAD, THROWN = RowState.KEPT, RowState.UNPARSEABLE, RowState.THROWN_AWAY
 
 
@@ -56,77 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         yield session
-
-
-class Stream:
-    """A specification with records to read by it."""
-
-    def __init__(self, spark: SparkSession, changes: Mapping[str, Any]) -> None:
-        document = copy.deepcopy(SMALL)
-        for path, value in changes.items():
-            document = changed(document, f"spec.{path}", value)
-        spec = read_spec(document).spec
-        assert isinstance(spec, SupervisorSpec)
-        self.spec = spec
-        self._spark = spark
-
-    def reader(self, accepted: Accepted | None = None) -> RowReader:
-        schema, format_ = self.spec.schema, self.spec.io.input_format
-        return RowReader(schema, format_, accepted or Accepted())
-
-    def records(self, *values: Any) -> DataFrame:
-        """Frame of records; a value is text, bytes, JSON, or a whole record."""
-        made = []
-        for offset, value in enumerate(values):
-            record = value if isinstance(value, Record) else Record(value=value)
-            made.append(record.row(offset))
-        # By way of Arrow, so that no process of Python's takes part.
-        table = pa.Table.from_pylist(made, ARROW)
-        return self._spark.createDataFrame(table)
-
-    def rows(self, *values: Any, accepted: Accepted | None = None) -> list[dict[str, Any]]:
-        reader = self.reader(accepted)
-        opened = reader.open(self.records(*values))
-        frame = reader.rows(opened, reader.discover(opened)).drop("value", "topic")
-        return [row.asDict() for row in frame.collect()]
-
-    def rolled_up(self, *values: Any) -> list[dict[str, Any]]:
-        """All but the last record are one batch, the last is another."""
-        reader = self.reader()
-        batches = []
-        for some in (values[:-1], values[-1:]):
-            opened = reader.open(self.records(*some))
-            rows = reader.rows(opened, reader.discover(opened))
-            batches.append(rollup.partials(rows, self.spec.schema))
-        both = batches[0].unionByName(batches[1], allowMissingColumns=True)
-        schema = self.spec.schema
-        frame = rollup.finished(rollup.merged(both, schema), schema)
-        found = [row.asDict() for row in frame.collect()]
-        return sorted(found, key=repr)
-
-
-class Record:
-    """A record with more than its value."""
-
-    def __init__(self, value: Any, key: Any = None, headers: Any = None, at: int = MILLIS) -> None:
-        self._value, self._key, self._headers, self._at = value, key, headers, at
-
-    def row(self, offset: int) -> dict[str, Any]:
-        return {
-            "topic": "events",
-            "partition": 0,
-            "offset": offset,
-            "timestamp": self._at,
-            "key": _raw(self._key),
-            "value": _raw(self._value),
-            "headers": [{"key": key, "value": value} for key, value in self._headers or ()],
-        }
-
-
-def _raw(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def test_a_record_is_one_object_and_its_values_are_converted_or_missing(
@@ -557,3 +479,57 @@ def test_without_metrics_equal_rows_are_one(spark: SparkSession) -> None:
     changes = {"dataSchema.metricsSpec": [], "dataSchema.dimensionsSpec.dimensions": ["origin"]}
     rows = Stream(spark, changes).rolled_up(event, event, event)
     assert [row["origin"] for row in rows] == ["JFK"]
+
+
+def test_batches_become_files_of_segments_by_chunk(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, {"tuningConfig": {"maxRowsPerSegment": 2}})
+    writer = BatchWriter(stream.spec, Accepted(), (0, 7))
+    staged, target = tmp_path / "staged", tmp_path / "target"
+    assert write_segments(spark, staged, stream.spec, target) == ()
+    events = [{"at": f"2026-11-20T04:00:0{each}Z", "origin": "JFK"} for each in range(5)]
+    writer.write(stream.records(*events[:3], {"at": "2026-11-20T05:00Z"}), staged, 0)
+    writer.write(stream.records("no json", None), staged, 1)
+    for _ in range(2):
+        # A batch that is written again replaces itself.
+        writer.write(stream.records(*events[2:]), staged, 2)
+    found = write_segments(spark, staged, stream.spec, target)
+    hours = [str(each.interval) for each in found]
+    assert hours == ["2026-11-20T04:00:00.000Z/2026-11-20T05:00:00.000Z"] * 3 + [
+        "2026-11-20T05:00:00.000Z/2026-11-20T06:00:00.000Z"
+    ]
+    assert sorted(each.rows for each in found) == [1, 1, 2, 2]
+    rows = spark.read.parquet(*(str(target / each.name) for each in found)).collect()
+    assert set(rows[0].asDict()) == {"__time", "origin", "number", "rows"}
+    assert sorted(row["rows"] for row in rows) == [1, 1, 1, 1, 1, 2]
+    assert writer.written.event_times == {0: datetime(2026, 11, 20, 5, tzinfo=UTC)}
+    assert writer.written.counts == Counts(processed=10, unparseable=1, thrown_away=1)
+
+
+def test_columns_that_batches_discover_are_those_of_the_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(spark, {"dataSchema.dimensionsSpec": {}})
+    writer = BatchWriter(stream.spec, Accepted(), (0,))
+    for number, fields in enumerate(({"a": 1}, {"b": 2}, {"a": 1})):
+        writer.write(stream.records({"at": T, **fields}), tmp_path / "staged", number)
+    (file,) = write_segments(spark, tmp_path / "staged", stream.spec, tmp_path / "target")
+    rows = spark.read.parquet(str(tmp_path / "target" / file.name)).drop("__time").collect()
+    found = sorted((row.asDict() for row in rows), key=repr)
+    assert found == [{"a": "1", "b": None, "rows": 2}, {"a": None, "b": "2", "rows": 1}]
+
+
+def test_parse_errors_are_counted_and_kept_up_to_their_limits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    limits = {"maxParseExceptions": 3, "maxSavedParseExceptions": 2}
+    stream = Stream(spark, {"tuningConfig": limits})
+    writer = BatchWriter(stream.spec, Accepted(), (0,))
+    bad = [b"\xff" * 2_000, {"at": T, "number": "many"}, {"at": T}, "x"]
+    writer.write(stream.records(*bad), tmp_path, 0)
+    assert writer.written.counts == Counts(processed=1, flawed=1, unparseable=2)
+    first, second = writer.written.errors
+    assert (first.offset, first.flawed, len(first.value)) == (0, False, 1_000)
+    assert (second.offset, second.flawed, "many" in second.value) == (1, True, True)
+    with pytest.raises(TooManyParseErrorsError, match=r"4 records .*maxParseExceptions is 3"):
+        writer.write(stream.records("y"), tmp_path, 1)
+    assert len(writer.written.errors) == 2

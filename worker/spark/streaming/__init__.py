@@ -2,5 +2,5 @@
 
 A supervisor's specification (`common.model.streams`) says how. Parts: `records` and `times` read a
 record, `expressions` and `filters` are its `transformSpec`, `rows` puts them together, `rollup`
-aggregates, `kafka_source` reads the topic.
+aggregates, `batches` writes files, `kafka_source` reads the topic.
 """

@@ -11,7 +11,7 @@ stays a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -59,9 +59,10 @@ def merged(partials_: DataFrame, schema: DataSchema) -> DataFrame:
     return partials_.groupBy(*map(quoted, keys)).agg(*metrics)
 
 
-def finished(partials_: DataFrame, schema: DataSchema) -> DataFrame:
-    """Return the columns of the dataset: time, dimensions, metrics."""
+def finished(partials_: DataFrame, schema: DataSchema, *, keep: Sequence[str] = ()) -> DataFrame:
+    """Return the columns of the dataset, time, dimensions and metrics, behind those to keep."""
     return partials_.select(
+        *keep,
         f.timestamp_micros("time").alias(TIME_COLUMN),
         *(f.col(quoted(each)).alias(each[2:]) for each in _dimensions(partials_)),
         *(_last(each).alias(each.name) for each in schema.metrics),

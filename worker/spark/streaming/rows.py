@@ -45,6 +45,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # The plan of a batch without rows would be cut off, and with it the counts of its records.
+    "spark.sql.adaptive.optimizer.excludedRules": (
+        "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+    ),
 }
 """Settings of a session in which records are read."""
 
