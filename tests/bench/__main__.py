@@ -34,6 +34,7 @@ from tests.bench import (
     spark,
     starts,
     store,
+    streams,
     supervisors,
     trigger,
     wide,
@@ -82,6 +83,7 @@ BENCHES: Mapping[str, Bench] = {
     "yielding": Bench(measure=yielding.measure, settings=yielding.SETTINGS),
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
     "spark": Bench(measure=spark.measure, settings=spark.SETTINGS),
+    "streams": Bench(measure=streams.measure),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 
