@@ -194,6 +194,7 @@ def _add_loops(
         notices,
         runs=master.runs,
         command_waiting=master.commands.heard,
+        attempt_ended=master.queue.forget,
         upstream_changed=master.dependents.on_end,
         hold_changed=lambda: master.wakes.wake(master.holds.name),
         schedule_changed=lambda: master.wakes.wake(master.schedules.name),

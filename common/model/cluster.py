@@ -126,6 +126,11 @@ class QueueEntry:
         return f"{name}_{self.worker_group_id}" if self.worker_group_id > 0 else name
 
     @property
+    def is_for_any(self) -> bool:
+        """True if any worker may claim it, and nobody goes first: only such are hinted at."""
+        return self.worker_group_id <= 0 and not self.yields
+
+    @property
     def sort_key(self) -> tuple[int, bool, int, int, int]:
         """The order of claims: smaller first."""
         return (

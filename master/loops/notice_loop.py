@@ -36,6 +36,7 @@ class NoticeLoop:
         *,
         runs: RunWorker,
         command_waiting: Callable[[], None],
+        attempt_ended: Callable[[int], None] = lambda _: None,
         upstream_changed: UpstreamChanged = lambda _run, _task: None,
         hold_changed: Callable[[], None] = lambda: None,
         schedule_changed: Callable[[], None] = lambda: None,
@@ -45,6 +46,7 @@ class NoticeLoop:
         self._source = source
         self._runs = runs
         self._command_waiting = command_waiting
+        self._attempt_ended = attempt_ended
         self._upstream_changed = upstream_changed
         self._hold_changed = hold_changed
         self._schedule_changed = schedule_changed
@@ -97,6 +99,8 @@ class NoticeLoop:
             self._upstream_changed(None, None)
         else:
             self._runs.reported(report)
+            if report.state.is_finished:
+                self._attempt_ended(report.task_instance_id)
             self._upstream_changed(report.process_instance_id, report.name)
 
 

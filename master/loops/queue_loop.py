@@ -2,7 +2,9 @@
 
 After a save its entries are offered at once, by the thread that saved and without waiting: a lone
 attempt is not handed from thread to thread. While an answer is outstanding, further entries gather,
-and the loop writes them together. At an interval, submitted attempts of this master's
+and the loop writes them together. Of what a worker has been *told* the
+entries are put off a moment: an attempt that has ended by then needs none, and while others start
+nobody is disturbed by their entries. At an interval, submitted attempts of this master's
 runs that have neither a queue entry nor a claim are offered again, so that a lost registry, a lost
 claim or a crash between commit and offer costs seconds and nothing else. An entry whose name no
 longer follows from the tables, since a group or a priority has changed, is replaced: it might name
@@ -12,9 +14,10 @@ workers that no longer exist (trap T08).
 from __future__ import annotations
 
 import logging
-from collections import deque
+import math
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from threading import Lock
@@ -32,11 +35,14 @@ log = logging.getLogger(__name__)
 class QueueConfig:
     """An attempt is repaired only after `patience`: the offer of a new one may be under way.
 
+    An entry of which a worker has been told is put off for `told_patience`.
+
     `page`: the most rows that a repair compares with the queue; the next repair takes the next.
     """
 
     repair_interval: timedelta = timedelta(seconds=2)
     patience: timedelta = timedelta(seconds=2)
+    told_patience: timedelta = timedelta(milliseconds=50)
     page: int = 5000
 
 
@@ -67,12 +73,25 @@ class QueueLoop:
         self._pending: deque[Saved] = deque()
         # True while offers are under way that nobody waits for.
         self._sending = False
+        # Entries that are put off, in the order of the times at which they are due.
+        self._delayed: OrderedDict[int, tuple[float, QueueEntry]] = OrderedDict()
+        # True if one was put off since the last pass: then more will be, and need not wake it.
+        self._was_told = False
+        # The time of the next pass, which nobody need ask for.
+        self._looks_at = math.inf
         self._repaired_at: float | None = None
         # The last attempt of the page that was compared; 0 at the end of the queue.
         self._compared = 0
 
     def add(self, saved: Saved) -> None:
         """Write the entries of a save, or have them written."""
+        for entry in saved.withdrawn:
+            self.forget(entry.task_instance_id)
+        if saved.hinted:
+            told = tuple(entry for entry in saved.offers if entry.is_for_any)
+            rest = tuple(entry for entry in saved.offers if not entry.is_for_any)
+            self._put_off(told)
+            saved = replace(saved, offers=rest)
         if not (saved.offers or saved.kills or saved.withdrawn):
             return
         with self._lock:
@@ -93,10 +112,54 @@ class QueueLoop:
         """Offer released attempts of any owner's runs."""
         self.add(Saved(lost=frozenset(), offers=tuple(entries), kills=(), withdrawn=()))
 
+    def forget(self, task_instance_id: int) -> None:
+        """Put no entry of an ended attempt in, if that was put off; from any thread."""
+        with self._lock:
+            self._delayed.pop(task_instance_id, None)
+
     def run_once(self) -> timedelta:
         """Write pending entries, and repair if it is due; return the time to rest."""
+        with self._lock:
+            # Whatever is put off during the pass, or after one that fails, has another one made.
+            self._looks_at = math.inf
+            was_told, self._was_told = self._was_told, False
+        self._take_due()
         self._write_pending()
-        return self._repair()
+        rest = self._repair()
+        if was_told:
+            rest = min(rest, self._config.told_patience)
+        now = self._clock.monotonic()
+        with self._lock:
+            if self._delayed:
+                due, _ = next(iter(self._delayed.values()))
+                rest = min(rest, timedelta(seconds=max(0.0, due - now)))
+            self._looks_at = now + rest.total_seconds()
+        return rest
+
+    def _put_off(self, entries: Sequence[QueueEntry]) -> None:
+        due = self._clock.monotonic() + self._config.told_patience.total_seconds()
+        with self._lock:
+            self._delayed.update({each.task_instance_id: (due, each) for each in entries})
+            self._was_told = True
+            is_late = self._looks_at > due
+            if is_late:
+                self._looks_at = due
+        if is_late:
+            self._wake()
+
+    def _take_due(self) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            due = []
+            while self._delayed:
+                task_instance_id, (at, entry) = next(iter(self._delayed.items()))
+                if at > now:
+                    break
+                del self._delayed[task_instance_id]
+                due.append(entry)
+            if due:
+                offers = tuple(due)
+                self._pending.append(Saved(lost=frozenset(), offers=offers, kills=(), withdrawn=()))
 
     def _sent(self, saved: Saved, is_in: bool) -> None:
         with self._lock:

@@ -426,6 +426,7 @@ def _notices(master: Master, news: _News) -> NoticeLoop:
         news,
         runs=master.runs,
         command_waiting=master.commands.heard,
+        attempt_ended=master.queue.forget,
         upstream_changed=master.dependents.on_end,
         hold_changed=lambda: wakes.wake(master.holds.name),
         schedule_changed=lambda: wakes.wake(master.schedules.name),

@@ -41,9 +41,9 @@ BUDGET: Mapping[str, tuple[int, int, int]] = {
     "master: round_trips": (19, 12, 14),
     "master: statements": (17, 10, 12),
     "master: transactions": (15, 8, 10),
-    "master: zookeeper_bytes": (1690, 2502, 5570),
+    "master: zookeeper_bytes": (0, 2164, 5570),
     "master: zookeeper_reads": (0, 0, 0),
-    "master: zookeeper_writes": (10, 3, 5),
+    "master: zookeeper_writes": (0, 1, 5),
     "worker: bytes_received": (17239, 23051, 50731),
     "worker: bytes_sent": (10130, 4483, 8485),
     "worker: notifications": (10, 2, 0),
@@ -51,9 +51,9 @@ BUDGET: Mapping[str, tuple[int, int, int]] = {
     "worker: round_trips": (20, 6, 10),
     "worker: statements": (20, 6, 10),
     "worker: transactions": (20, 6, 10),
-    "worker: zookeeper_bytes": (579, 5024, 12299),
-    "worker: zookeeper_reads": (1, 2, 5),
-    "worker: zookeeper_writes": (10, 4, 6),
+    "worker: zookeeper_bytes": (0, 4877, 12299),
+    "worker: zookeeper_reads": (0, 1, 5),
+    "worker: zookeeper_writes": (0, 2, 6),
 }
 
 

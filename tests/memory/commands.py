@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -126,7 +126,8 @@ class MemoryCommandStore(CommandStore):
             taken = Taken(handled=handled)
             if first_step is not None:
                 taken = write_first_steps(tx, taken, first_step)
-                tx.hint(self.hint_to, taken.saved.offers)
+                hinted = tx.hint(self.hint_to, taken.saved.offers)
+                taken = replace(taken, saved=replace(taken.saved, hinted=hinted))
             return taken
 
     # The planner's view

@@ -132,12 +132,13 @@ class Transaction:
         assert old is not None, f"{rows.name} has no row {row_id}"
         self._write(rows, row_id, old, None)
 
-    def hint(self, hint_to: HintTarget, offers: Sequence[QueueEntry]) -> None:
-        """Tell a worker of new attempts, as plain saves and takes do."""
+    def hint(self, hint_to: HintTarget, offers: Sequence[QueueEntry]) -> bool:
+        """Tell a worker of new attempts, as plain saves and takes do; False if there is none."""
         channel = channel_of(hint_to, len(offers))
-        hinted = [each.name for each in offers if each.worker_group_id <= 0 and not each.yields]
+        hinted = [each.name for each in offers if each.is_for_any]
         if channel is not None and hinted:
             self._notifications.append((channel, " ".join(hinted)))
+        return channel is not None
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -78,7 +78,7 @@ class MemoryRunStore(RunStore):
                 if step.ownership not in lost and step.ownership not in overtaken:
                     writing.step(step)
             saved = writing.saved()
-            tx.hint(self.hint_to, saved.offers)
+            saved = replace(saved, hinted=tx.hint(self.hint_to, saved.offers))
         return replace(saved, lost=frozenset(lost), overtaken=frozenset(overtaken))
 
     def _is_overtaken(self, step: Step) -> bool:

@@ -268,7 +268,8 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
 
 def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hint) -> Saved:
     """Write all, in the transaction that the statement is. `DataError` if one row differs."""
-    rows = _SAVE.rows(db, _parameters(save) | {"hint_channel": channel_of(hint_to, len(save.new))})
+    channel = channel_of(hint_to, len(save.new))
+    rows = _SAVE.rows(db, _parameters(save) | {"hint_channel": channel})
     owned = {ownership_of(row) for row in rows}
     offered = {
         row.task_id: place_in_queue(
@@ -284,6 +285,7 @@ def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hi
         kills=(),
         withdrawn=(),
         holds=any(row.frees_slots for row in rows),
+        hinted=channel is not None,
     )
 
 

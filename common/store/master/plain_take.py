@@ -375,6 +375,7 @@ def take_plainly(
         | {"id": each.seen.run_id}
         for each in begins
     ]
+    channel = channel_of(hint_to, len(attempts))
     values = {
         "ids": [each.seen.row.id for each in begins],
         "asked_id": [each.seen.row.id for each in begins],
@@ -384,7 +385,7 @@ def take_plainly(
         "host": node.address,
         "runs": len(begins),
         "attempts": len(attempts),
-        "hint_channel": channel_of(hint_to, len(attempts)),
+        "hint_channel": channel,
         **{f"run_{name}": [row[name] for row in runs] for name in _RUN_COLUMNS},
         **attempt_values(attempts),
     }
@@ -395,7 +396,7 @@ def take_plainly(
             for each in begins
         ),
         begun=frozenset(step.ownership for step in steps),
-        saved=_saved(db, rows),
+        saved=_saved(db, rows, hinted=channel is not None),
     )
 
 
@@ -408,7 +409,7 @@ def _attempts(steps: Sequence[Step]) -> list[Mapping[str, Any]] | None:
     return list(found.new)
 
 
-def _saved(db: Connection, rows: Sequence[Any]) -> Saved:
+def _saved(db: Connection, rows: Sequence[Any], *, hinted: bool) -> Saved:
     offered = {
         row.task_id: place_in_queue(
             row, task_priority=row.task_priority, task_group_id=row.task_group_id
@@ -417,7 +418,7 @@ def _saved(db: Connection, rows: Sequence[Any]) -> Saved:
         if row.task_id is not None
     }
     (offers,) = queue_entries(db, [offered])
-    return Saved(lost=frozenset(), offers=tuple(offers), kills=(), withdrawn=())
+    return Saved(lost=frozenset(), offers=tuple(offers), kills=(), withdrawn=(), hinted=hinted)
 
 
 def _definition(row: Any) -> DefinitionSnapshot | None:

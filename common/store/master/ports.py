@@ -140,6 +140,8 @@ class Saved:
     asked to end."""
     dependents: bool = False
     """True if attempts have begun that wait for other process instances."""
+    hinted: bool = False
+    """True if a worker has been told of those offers that any worker may take."""
     overtaken: frozenset[Ownership] = frozenset()
     """Runs that were to end as paused, and that were asked to stop by then: nothing was written for
     them, and they have to be loaded again."""

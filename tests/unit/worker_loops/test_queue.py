@@ -192,3 +192,54 @@ def test_a_withdrawal_never_overtakes_an_offer(place: Place) -> None:
     offers.slow.answer(True)
     offers.loop.run_once()
     assert offers.entries == ()
+
+
+def told(offers: Offers, *entries: QueueEntry) -> None:
+    """Save offers of which a worker was told."""
+    offers.loop.add(Saved(lost=frozenset(), offers=entries, kills=(), withdrawn=(), hinted=True))
+
+
+def test_an_attempt_that_a_worker_was_told_of_is_put_in_a_moment_later(place: Place) -> None:
+    offers = Offers(place)
+    offers.loop.run_once()
+    entry = place.entry(place.row())
+    told(offers, entry)
+    # The loop would not look for seconds.
+    assert (offers.slow.sent, offers.entries, offers.wakes) == ([], (), 1)
+    rest = offers.loop.run_once()
+    assert (rest, offers.entries) == (timedelta(milliseconds=50), ())
+    place.pass_time(rest.total_seconds())
+    offers.loop.run_once()
+    assert offers.entries == (entry,)
+
+
+def test_an_attempt_that_ends_or_is_withdrawn_before_is_never_put_in(place: Place) -> None:
+    offers = Offers(place)
+    offers.loop.run_once()
+    first, second, third = (place.entry(place.row()) for _ in range(3))
+    told(offers, first, second, third)
+    offers.loop.forget(first.task_instance_id)
+    offers.loop.add(Saved(lost=frozenset(), offers=(), kills=(), withdrawn=(second,)))
+    place.pass_time(0.05)
+    offers.loop.run_once()
+    assert offers.entries == (third,)
+
+
+def test_while_attempts_follow_each_other_the_loop_looks_by_itself(place: Place) -> None:
+    offers = Offers(place)
+    offers.loop.run_once()
+    for _ in range(3):
+        entry = place.entry(place.row())
+        told(offers, entry)
+        offers.loop.forget(entry.task_instance_id)
+        place.pass_time(offers.loop.run_once().total_seconds())
+    assert (offers.entries, offers.wakes) == ((), 1)
+
+
+def test_what_not_every_worker_may_take_is_put_in_at_once(place: Place) -> None:
+    offers = Offers(place)
+    bound = replace(place.entry(place.row()), worker_group_id=3, hosts="1")
+    complement = replace(place.entry(place.row()), yields=True)
+    told(offers, bound, complement)
+    offers.slow.answer(True)
+    assert set(offers.entries) == {bound, complement}
