@@ -136,7 +136,7 @@ def list_tasks(call: Call) -> list[dict[str, Any]]:
 
 
 def list_versions(call: Call) -> dict[str, Any]:
-    """List the versions of a definition: the present one, since no other is kept."""
+    """List the version in force alone; `/api/v1/definitions/{id}/versions` has the others too."""
     row = _given(call)
     number, size = call.page_number, call.page_size
     numbered_pages.slice_of(number, size)

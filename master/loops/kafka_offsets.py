@@ -20,7 +20,7 @@ from master.supervisors.view import StreamSnapshot
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
-_PROPERTY: Final = re.compile(r'property "([\w.-]+)"')
+_PROPERTY: Final = re.compile(r'property:? "([\w.-]+)"')
 _TIMEOUT_SECONDS: Final = 10.0
 _OF_CONSUMERS_ALONE: Final = ("fetch.", "max.poll.", "isolation.level", "check.crcs", "enable.")
 

@@ -123,3 +123,8 @@ def test_a_property_that_the_client_refuses_is_named_without_its_value() -> None
     with pytest.raises(StreamUnreachableError, match=r"consumerProperties\.security") as caught:
         ask_kafka(an_io(**{"bootstrap.servers": "b:1", "security.protocol": SECRET}))
     assert SECRET not in str(caught.value)
+
+
+def test_a_property_that_the_client_does_not_know_is_named() -> None:
+    with pytest.raises(StreamUnreachableError, match=r"consumerProperties\.no\.such "):
+        ask_kafka(an_io(**{"bootstrap.servers": "b:1", "no.such": SECRET}))
