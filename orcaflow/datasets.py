@@ -245,6 +245,8 @@ def _asked(request: Mapping[str, object]) -> dict[str, Any]:
             problem = f"the worker can't be reached: {error.strerror or error}"
         if time.monotonic() >= limit:
             raise DatasetError(problem)
+        # A worker that is away, or whose database is, can notify nobody of its return. No library
+        # for retries: whatever Python runs the task has to be able to import this.
         time.sleep(rest)
         rest = min(2 * rest, _LONGEST_REST_SECONDS)
     match found["outcome"]:
