@@ -58,6 +58,7 @@ from api.routes import (
     tokens,
     users,
     worker_groups,
+    workers,
 )
 from common.clock import SystemClock
 from common.config import Config
@@ -84,6 +85,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *projects.ROUTES,
     *tenants.ROUTES,
     *worker_groups.ROUTES,
+    *workers.ROUTES,
     *pools.ROUTES,
     *alerts.ROUTES,
     *locks.ROUTES,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from api.answers import Answer, Shape
 from api.people_answers import Word
+
+Mode = Literal["enabled", "lazy", "disabled"]
 
 
 class Tenant(Answer):
@@ -98,6 +100,45 @@ class DeletedWorkerGroup(Answer):
     id: int
     deleted: bool
     instances: int
+
+
+class Worker(Answer):
+    """A worker with its room; `mode` is as it was given, `obeys` as the worker itself tells."""
+
+    address: str
+    alive: bool
+    mode: Mode
+    obeys: Mode | None
+    capacity: int | None
+    used: int | None
+    category: str | None
+    version: str | None
+    groups: list[str] | None
+    reason: str | None
+    by: str | None
+    since: datetime | None
+
+
+class WorkerList(Answer):
+    """The living workers, and those that were given a mode."""
+
+    items: list[Worker]
+
+
+class WorkerModeChange(Shape):
+    """A worker, `host:port`, or a host for all its workers, and why its mode changes."""
+
+    worker: Annotated[str, StringConstraints(min_length=1, max_length=255)]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
+
+
+class WorkerMode(Answer):
+    """The mode that a worker, or a host, has by now; it has no time if it is the usual one."""
+
+    worker: str
+    mode: Mode
+    reason: str | None
+    since: datetime | None
 
 
 class Pool(Answer):

@@ -58,6 +58,7 @@ from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.supervisors import PostgresSupervisorStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
+from common.store.worker_modes import present_modes
 from master.assembly import Master, Stores
 from master.loops.hint_targets import HintTargets
 from master.loops.kafka_offsets import ask_kafka
@@ -119,7 +120,7 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(engine))
         registry = service.reach(lambda: connect_registry(registry_config(config), clock=clock))
         stack.callback(registry.close)
-        hints = HintTargets(registry.membership)
+        hints = HintTargets(registry.membership, lambda: present_modes(engine))
         commands = PostgresCommandStore(
             engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
         )
@@ -162,7 +163,7 @@ def run(config: Config) -> int:
         # Once in the foreground, so that a start that can't succeed says so and ends.
         service.reach(master.heartbeat.join)
         stack.callback(_leave, registry)
-        _add_loops(service, master, registry, notices)
+        _add_loops(service, master, registry, notices, hints)
         metrics.runs.set_function(lambda: master.runs.active)
         metrics.command_backlog.set_function(lambda: _backlog(commands)[0])
         metrics.command_oldest_seconds.set_function(lambda: _backlog(commands)[1])
@@ -188,7 +189,11 @@ def _leave(registry: Registry) -> None:
 
 
 def _add_loops(
-    service: Service, master: Master, registry: Registry, notices: Notifications
+    service: Service,
+    master: Master,
+    registry: Registry,
+    notices: Notifications,
+    hints: HintTargets,
 ) -> None:
     notice = NoticeLoop(
         notices,
@@ -199,6 +204,7 @@ def _add_loops(
         hold_changed=lambda: master.wakes.wake(master.holds.name),
         schedule_changed=lambda: master.wakes.wake(master.schedules.name),
         complement_changed=lambda: master.wakes.wake(master.complements.name),
+        modes_changed=hints.look_again,
     )
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake

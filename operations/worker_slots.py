@@ -6,12 +6,13 @@ import http.client
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Final
 
 from common.config import Config
 from common.errors import ServiceUnreachableError
-from common.model.cluster import NodeKind
+from common.model.cluster import Heartbeat, NodeKind
+from common.model.workers import WorkerMode
 from operations.members import registry
 from operations.texts import counted
 
@@ -30,10 +31,14 @@ class Capacity:
 
 
 def living_slots(config: Config) -> Capacity:
-    """The slots of all living workers; a silent worker counts as configured here."""
+    """The slots of all living workers but lazy ones; a silent worker counts as configured here."""
     try:
         with registry(config, patience=_PATIENCE) as opened:
-            workers = sorted(opened.membership.nodes(NodeKind.WORKER))
+            workers = sorted(
+                node
+                for node, text in opened.membership.heartbeats(NodeKind.WORKER).items()
+                if not _is_lazy(text)
+            )
     except ServiceUnreachableError:
         return Capacity(None, "ZooKeeper does not answer, so no worker is known")
     if not workers:
@@ -46,6 +51,11 @@ def living_slots(config: Config) -> Capacity:
     if silent:
         known_by += f", {silent} of which did not say: {config.worker.exec_threads} slots each"
     return Capacity(found, known_by)
+
+
+def _is_lazy(text: str) -> bool:
+    beat = Heartbeat.parse(text, zone=UTC)
+    return beat is not None and beat.status is not None and beat.status.mode is WorkerMode.LAZY
 
 
 def reported_slots(address: str) -> int | None:

@@ -7,6 +7,7 @@ computer (processes, load, the pid in the heartbeat) is handed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from common.clock import Clock
 from common.config import WorkerConfig
 from common.model.leases import Lease
 from common.model.offers import offer_of
+from common.model.workers import WorkerMode, WorkerStatus
 from common.registry.protocol import Registry
 from common.runtime.wakes import Wakes
 from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
@@ -42,14 +44,18 @@ class Worker:
         store: TaskStore,
         make_attempts: MakeAttempts,
         folders: AttemptFolders,
-        heartbeat_text: Callable[[], str],
+        heartbeat_text: Callable[[Callable[[], WorkerStatus]], Callable[[], str]],
         group_ids: Callable[[], Collection[int]] = lambda: (),
         version: str = "",
         ip: int | None = None,
         admitted: Callable[[], bool] = lambda: True,
         reported: Callable[[Sequence[AttemptEnd]], None] = lambda _: None,
     ) -> None:
-        """`reported` is called with ends that the tables have; by the reporter's thread."""
+        """`reported` is called with ends that the tables have; by the reporter's thread.
+
+        `heartbeat_text` is given what tells the status of this worker, and returns what writes the
+        text of a heartbeat.
+        """
         self._tell_reported = reported
         self.wakes = Wakes()
         self.identity = Identity()
@@ -76,7 +82,7 @@ class Worker:
             folders=folders,
             clock=clock,
             batch=config.fetch_task_num,
-            admits=admitted,
+            admits=lambda: self.heartbeat.mode is WorkerMode.ENABLED and admitted(),
             wake=lambda: self.wakes.wake(ClaimLoop.name),
         )
         self.kills = KillLoop(
@@ -116,14 +122,33 @@ class Worker:
             store=store,
             attempts=self.attempts,
             address=address,
-            text=heartbeat_text,
+            text=heartbeat_text(self.status),
             offer=lambda: offer_of(
                 config.groups, group_ids(), slots=config.exec_threads, version=version
             ),
             clock=clock,
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
             taken_over=lambda: self.wakes.wake(Reporter.name, KillLoop.name, ClaimLoop.name),
+            mode_changed=lambda: self.wakes.wake(ClaimLoop.name),
         )
+        self._offers = WorkerStatus(
+            capacity=config.exec_threads, used=0, version=version, category=config.category
+        )
+        self._group_ids = group_ids
+
+    def status(self) -> WorkerStatus:
+        """Return this worker's account of itself."""
+        return replace(
+            self._offers,
+            used=len(self.attempts.running()),
+            mode=self.heartbeat.mode,
+            group_ids=frozenset(self._group_ids()),
+        )
+
+    def modes_changed(self) -> None:
+        """Have the mode read again soon; from any thread."""
+        self.heartbeat.read_mode_again()
+        self.wakes.wake(HeartbeatLoop.name)
 
     @property
     def loops(

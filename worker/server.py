@@ -64,7 +64,7 @@ from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
 from common.store.cluster import cluster_token
-from common.store.listen import Notifications, hint_channel
+from common.store.listen import Channel, Notifications, hint_channel
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
@@ -364,8 +364,12 @@ class WorkerServer:
             store=store,
             make_attempts=make_attempts,
             folders=attempt_folders(tasks),
-            heartbeat_text=heartbeat_text(
-                settings.host, created=self._clock.now(), zone=self._zone, clock=self._clock
+            heartbeat_text=lambda status: heartbeat_text(
+                settings.host,
+                created=self._clock.now(),
+                zone=self._zone,
+                clock=self._clock,
+                status=status,
             ),
             group_ids=lambda: group_ids,
             version=product_version(),
@@ -443,10 +447,10 @@ class WorkerServer:
         settings = self._settings
         source = Notifications(
             configuration.database_url(self._config),
-            (hint_channel(f"{settings.host}:{settings.port}"),),
+            (hint_channel(f"{settings.host}:{settings.port}"), Channel.WORKER),
             application_name=f"{NAME}-{settings.port}-listen",
         )
-        hints = HintLoop(source, hinted=worker.claims.hinted)
+        hints = HintLoop(source, hinted=worker.claims.hinted, modes_changed=worker.modes_changed)
         service.add(OutageTolerant(hints))
         service.on_stop(HintLoop.name, hints.stop)
         return source

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from common.spark_config import SparkConfig
 
@@ -171,6 +171,8 @@ class WorkerConfig:
     """Niceness of complement tasks: 0 competes for the processor as others do, 19 the least."""
     groups: str = ""
     """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
+    category: Annotated[str, MinLen(1), MaxLen(128)] = "_default_worker_category"
+    """Kind of worker, by which strategies prefer some for certain tasks."""
     heartbeat_interval_seconds: Seconds = 10.0
     """Interval of reports on load and memory; the session alone shows that the daemon lives."""
     fetch_task_num: Positive = 20

@@ -14,6 +14,8 @@ from datetime import datetime, tzinfo
 from decimal import ROUND_HALF_UP, Decimal
 from enum import Enum
 
+from common.model.workers import WorkerStatus
+
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
@@ -37,7 +39,7 @@ class Heartbeat:
     """A daemon's heartbeat: seven comma-separated fields (contract §4.3).
 
     `cpu` and `memory` are shares from 0 to 1, `load` is the one-minute load average; the times are
-    aware and printed in the zone that they carry.
+    aware and printed in the zone that they carry. A worker's has its `status` behind these.
     """
 
     host: str
@@ -47,19 +49,26 @@ class Heartbeat:
     load: float
     created: datetime
     beaten: datetime
+    status: WorkerStatus | None = None
 
     def text(self) -> str:
         """The znode's data; numbers are rounded half up to two decimals."""
-        return (
+        fields = (
             f"{self.host},{self.pid},{_two(self.cpu)},{_two(self.memory)},{_two(self.load)},"
             f"{self.created:{_TIME_FORMAT}},{self.beaten:{_TIME_FORMAT}}"
         )
+        return fields if self.status is None else f"{fields},{self.status.text()}"
 
     @classmethod
     def parse(cls, text: str, *, zone: tzinfo) -> Heartbeat | None:
-        """Read a znode's data, its times as of `zone`; None for anything but seven fields."""
-        fields = text.split(",")
-        if len(fields) != 7:
+        """Read a znode's data, its times as of `zone`.
+
+        None for anything but seven fields, and perhaps an object of JSON. One that can't be read,
+        as a later version may write it, is passed over.
+        """
+        fields = text.split(",", 7)
+        more = fields[7] if len(fields) == 8 else None
+        if len(fields) < 7 or (more is not None and not more.startswith("{")):
             return None
         try:
             return cls(
@@ -70,6 +79,7 @@ class Heartbeat:
                 load=float(fields[4]),
                 created=datetime.strptime(fields[5], _TIME_FORMAT).replace(tzinfo=zone),
                 beaten=datetime.strptime(fields[6], _TIME_FORMAT).replace(tzinfo=zone),
+                status=None if more is None else WorkerStatus.read(more),
             )
         except ValueError:
             return None

@@ -15,6 +15,7 @@ from common.clock import Clock
 from common.config import Config
 from common.host import host_load
 from common.model.cluster import Heartbeat
+from common.model.workers import WorkerStatus
 from common.registry.protocol import Registry, Standing
 from common.runtime import metrics
 from common.store.connect import Engine, engine
@@ -47,9 +48,14 @@ def engine_of(config: Config, *, application_name: str) -> Engine:
 
 
 def heartbeat_text(
-    host: str, *, created: datetime, zone: ZoneInfo, clock: Clock
+    host: str,
+    *,
+    created: datetime,
+    zone: ZoneInfo,
+    clock: Clock,
+    status: Callable[[], WorkerStatus | None] = lambda: None,
 ) -> Callable[[], str]:
-    """Writes a daemon's heartbeat as of each call."""
+    """Writes a daemon's heartbeat as of each call; `status` is a worker's."""
 
     def text() -> str:
         load = host_load()
@@ -61,6 +67,7 @@ def heartbeat_text(
             load=load.load_average,
             created=created.astimezone(zone),
             beaten=clock.now().astimezone(zone),
+            status=status(),
         ).text()
 
     return text

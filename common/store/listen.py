@@ -14,6 +14,7 @@ The triggers of the schema (`common.store.schema`) notify these *channels*:
   empty.
 - `orcaflow_hold`: a pool has another size, so that attempts may be released. The payload is
   empty.
+- `orcaflow_worker`: the mode of a worker has changed. The payload is empty.
 
 A notification only wakes early: each listener must also poll the tables now and then. The one after
 a (re)connection has an empty channel and means that any other may have been missed.
@@ -57,6 +58,7 @@ class Channel(StrEnum):
     HOLD = "orcaflow_hold"
     SCHEDULE = "orcaflow_schedule"
     COMPLEMENT = "orcaflow_complement"
+    WORKER = "orcaflow_worker"
 
 
 def hint_channel(address: str) -> str:

@@ -42,7 +42,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 17))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 18))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -200,6 +200,11 @@ CREATE TRIGGER orcaflow_pool_resized
     FOR EACH ROW
     WHEN (NEW.group_size <> OLD.group_size)
     EXECUTE FUNCTION orcaflow_notify('orcaflow_hold')""",
+    """\
+CREATE TRIGGER orcaflow_worker_mode_changed
+    AFTER INSERT OR UPDATE OR DELETE ON t_ds_worker_mode
+    FOR EACH STATEMENT
+    EXECUTE FUNCTION orcaflow_notify('orcaflow_worker')""",
     # Rows that are written without a code, by hand too, have their id as one, also if that changes.
     """\
 CREATE FUNCTION orcaflow_own_code() RETURNS trigger LANGUAGE plpgsql AS $$

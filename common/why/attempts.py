@@ -11,7 +11,12 @@ from common.why.facts import Attempt, Facts, LostAttempt, QueuePlace, Run
 from common.why.phrases import counted, state_name, task_subject
 from common.why.shape import BAD_ENDS, Shapes
 
-_NO_WORKER = (CauseKind.NO_WORKER, CauseKind.NO_WORKER_IN_GROUP, CauseKind.WORKER_UNFIT)
+_NO_WORKER = (
+    CauseKind.NO_WORKER,
+    CauseKind.NO_WORKER_IN_GROUP,
+    CauseKind.WORKER_UNFIT,
+    CauseKind.WORKER_DISABLED,
+)
 
 
 def delay_cause(attempt: Attempt) -> Cause:

@@ -45,6 +45,7 @@ class CauseKind(StrEnum):
     NO_WORKER_IN_GROUP = "no_worker_in_group"
     WORKER_GONE = "worker_gone"
     WORKER_UNFIT = "worker_unfit"
+    WORKER_DISABLED = "worker_disabled"
     PROCESSES_LEFT = "processes_left"
     SUB_PROCESS = "sub_process"
     DEPENDENT = "dependent"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from common.model.cluster import Node
+from common.model.workers import WorkerMode, host_of, shunned
 from common.why.causes import Cause, CauseKind
 from common.why.facts import Alive, QueuePlace
 from common.why.phrases import MAX_LISTED, by_address, counted
@@ -34,16 +35,33 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
             next=f"orcaflow server start worker-server --groups {group}",
         )
         return
-    able = [node for node in fits if node.address not in alive.unfit]
+    out = shunned([node.address for node in fits], alive.modes)
+    ready = [node for node in fits if node.address not in out]
+    able = [node for node in ready if node.address not in alive.unfit]
     if able:
         yield _able_cause(able, alive)
-    for node in [node for node in fits if node.address in alive.unfit][:MAX_LISTED]:
+    if out:
+        yield _disabled_cause(out, alive)
+    for node in [node for node in ready if node.address in alive.unfit][:MAX_LISTED]:
         yield Cause(
             cause=CauseKind.WORKER_UNFIT,
             subject=f"worker {node.address}",
             text=f"the worker {node.address} is not ready: {alive.unfit[node.address]}",
             next="it takes tasks again by itself once that is mended (orcaflow server list)",
         )
+
+
+def _disabled_cause(out: Mapping[str, WorkerMode], alive: Alive) -> Cause:
+    named = ", ".join(f"{each} is {mode.value}" for each, mode in list(out.items())[:MAX_LISTED])
+    more = f", and {len(out) - MAX_LISTED} more" if len(out) > MAX_LISTED else ""
+    first = next(iter(out))
+    given = first if first in alive.modes else host_of(first)
+    return Cause(
+        cause=CauseKind.WORKER_DISABLED,
+        subject="workers",
+        text=f"{counted(len(out), 'worker')} that would fit may take no tasks: {named}{more}",
+        next=f"orcaflow worker enable {given}",
+    )
 
 
 def _serves(node: Node, place: QueuePlace, alive: Alive) -> bool:

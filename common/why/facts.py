@@ -11,6 +11,7 @@ from common.model.failures import FailureReason
 from common.model.offers import Offer
 from common.model.states import FailureStrategy, TaskDependType
 from common.model.task_type import TaskTypeSpec
+from common.model.workers import WorkerMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +173,9 @@ class QueuePlace:
 class Alive:
     """The living daemons. `running` counts attempts by worker, `owned` live runs by master.
 
-    `unfit` tells why a worker takes nothing, by its address; only of those that said so. `offers`
-    has what workers told of themselves; one of a former version tells nothing.
+    `unfit` tells why a worker takes nothing, by its address; only of those that said so. `modes`
+    are those that were given to workers and hosts. `offers` has what workers told of themselves;
+    one of a former version tells nothing.
     """
 
     masters: frozenset[Node]
@@ -181,6 +183,7 @@ class Alive:
     running: Mapping[str, int] = field(default_factory=dict)
     owned: Mapping[str, int] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, WorkerMode] = field(default_factory=dict)
     offers: Mapping[Node, Offer] = field(default_factory=dict)
 
 

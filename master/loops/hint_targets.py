@@ -2,17 +2,19 @@
 
 Only a few attempts at a time are hinted at, and only while few runs are under way: where much is to
 be done the queue is faster, since each worker takes many of its entries together. Workers take
-turns. A hint is no promise: the worker may be full, or others may wait for its slots.
+turns, but for those that take no tasks. A hint is no promise: the worker may be full, or others may
+wait for its slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import count
 
 from common.errors import ServiceUnreachableError
 from common.model.cluster import NodeKind
+from common.model.workers import WorkerMode, shunned
 from common.registry.protocol import Membership
 
 MOST_ATTEMPTS = 4
@@ -26,8 +28,14 @@ class HintTargets:
 
     name = "hint-targets"
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        modes: Callable[[], Mapping[str, WorkerMode]] = dict,
+    ) -> None:
+        """`modes` reads those of workers; it may raise `ServiceUnreachableError`."""
         self._membership = membership
+        self._modes = modes
         self._addresses: tuple[str, ...] = ()
         self._changed = True
         self._turns = count()
@@ -50,11 +58,18 @@ class HintTargets:
             self._changed = False
             try:
                 workers = self._membership.nodes(NodeKind.WORKER)
+                modes = self._modes()
             except ServiceUnreachableError:
                 self._changed = True
                 raise
-            self._addresses = tuple(sorted(node.address for node in workers))
+            addresses = sorted(node.address for node in workers)
+            out = shunned(addresses, modes)
+            self._addresses = tuple(each for each in addresses if each not in out)
         return _LONG
+
+    def look_again(self) -> None:
+        """Look again soon: workers or their modes may have changed; from any thread."""
+        self._note()
 
     def _note(self) -> None:
         """Called on the registry's thread."""

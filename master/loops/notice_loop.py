@@ -41,6 +41,7 @@ class NoticeLoop:
         hold_changed: Callable[[], None] = lambda: None,
         schedule_changed: Callable[[], None] = lambda: None,
         complement_changed: Callable[[], None] = lambda: None,
+        modes_changed: Callable[[], None] = lambda: None,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
         self._source = source
@@ -51,6 +52,7 @@ class NoticeLoop:
         self._hold_changed = hold_changed
         self._schedule_changed = schedule_changed
         self._complement_changed = complement_changed
+        self._modes_changed = modes_changed
         self._patience = patience
         self._stopping = False
 
@@ -80,6 +82,8 @@ class NoticeLoop:
                     self._schedule_changed()
                 case Channel.COMPLEMENT:
                     self._complement_changed()
+                case Channel.WORKER:
+                    self._modes_changed()
                 case _:
                     # The connection was lost in between: any notification may have been missed.
                     self._command_waiting()
@@ -87,6 +91,7 @@ class NoticeLoop:
                     self._hold_changed()
                     self._schedule_changed()
                     self._complement_changed()
+                    self._modes_changed()
                     self._runs.check_tables()
         return timedelta()
 

@@ -69,6 +69,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "dataset", "Datasets: their segments and files by time, and their first rows."
     ),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
+    "worker": _Place("worker", "Workers: their room, and those that are taken out of service."),
     "worker-group": _Place(
         "worker_group",
         "Groups of workers: a task or a run that names one runs on its workers alone.",

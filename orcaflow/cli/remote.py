@@ -52,6 +52,7 @@ OVER_HTTP: Final = frozenset(
         *("project create", "project list", "project show", "project edit", "project delete"),
         *("tenant create", "tenant list", "tenant delete", "alert list"),
         "locks list",
+        *("worker disable", "worker enable", "worker lazy", "worker list"),
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
         *("schedule create", "schedule list", "schedule show", "schedule edit"),

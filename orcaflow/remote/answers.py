@@ -415,6 +415,7 @@ def answer_of(operation: str) -> Callable[..., Any] | None:
 _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
     "locks": "locks",
+    "workers": "workers",
     **dict.fromkeys(("previewing", "scheduling", "simulating"), "schedules"),
     **dict.fromkeys(
         ("complement_control", "complement_progress", "complementing", "stored_complements"),

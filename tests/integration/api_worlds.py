@@ -172,6 +172,7 @@ def worlds(db: Engine) -> tuple[World, World]:
         foreign = connection.scalar(
             insert(t.project).values(name="foreign").returning(t.project.c.id)
         )
+        connection.execute(insert(t.worker_server).values(host="10.0.0.7", port=1234))
     ours, theirs = (
         World(objects=a_world(db, project, name).objects | _of_no_project(db, name))
         for project, name in ((1, "ours"), (foreign or 0, "theirs"))
@@ -192,6 +193,9 @@ _ORDERS: Final[dict[str, dict[str, Any]]] = {
     "POST /projects/{id}/members": {"user": "the-nobody", "role": "none"},
     "POST /tenants": {"code": "made"},
     "POST /worker-groups": {"name": "{new}"},
+    "POST /workers/disable": {"worker": "10.0.0.7:1234"},
+    "POST /workers/lazy": {"worker": "10.0.0.7"},
+    "POST /workers/enable": {"worker": "10.0.0.7:1234", "reason": "a new disk"},
     "POST /pools": {"name": "{new}", "size": 1},
     "PATCH /pools/{id}": {"size": 3},
 }

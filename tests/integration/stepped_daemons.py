@@ -467,7 +467,7 @@ def _worker(registry: Registry, db: Any, home: Path, clock: Clock) -> tuple[Work
         store=PostgresTaskStore(db),
         make_attempts=make_attempts,
         folders=attempt_folders(home / "tasks"),
-        heartbeat_text=lambda: "",
+        heartbeat_text=lambda _: lambda: "",
     )
     return worker, made[0]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, func, insert, select
 
 from common.model.states import ProcessState, TaskState, WarningType
 from common.store import tables as t
+from common.store.worker.tasks import PostgresTaskStore
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -41,6 +42,45 @@ def test_a_worker_group_is_made_shown_and_deleted(cli: Cli) -> None:
         assert cli("worker-group", "create", name)[0] == 2, name
     assert cli("worker-group", "delete", "etl")[0] == 0
     assert cli("worker-group", "delete", "etl")[0] == 3
+
+
+def test_workers_are_taken_out_of_service_one_by_one_and_by_host(cli: Cli, db: Engine) -> None:
+    def modes(*ports: int) -> list[str]:
+        store = PostgresTaskStore(db)
+        return [store.mode(f"w:{port}").value for port in ports]
+
+    for port in (1, 2):
+        a_row(db, t.worker_server, host="w", port=port)
+    code, _, err = cli("worker", "disable", "w:3")
+    assert (code, "did you mean w:" in err) == (3, True)
+    for name in ("", "w:", "w:x", "a b"):
+        assert cli("worker", "disable", "--", name)[0] == 2, name
+    assert cli("worker", "disable", "w:1", "--reason", "a\nb")[0] == 2
+    assert cli("worker", "enable", "w:1")[0] == 4
+    made = parsed(cli("worker", "disable", "w:1", "--reason", "new disk", "-o", "json"))
+    assert (made["worker"], made["mode"], made["reason"]) == ("w:1", "disabled", "new disk")
+    assert modes(1, 2) == ["disabled", "enabled"]
+    # The host takes the place of what was said of one of its workers.
+    assert cli("worker", "lazy", "w")[0] == 0
+    assert modes(1, 2, 3) == ["lazy"] * 3
+    assert cli("worker", "enable", "w:2")[0] == 0
+    assert modes(1, 2) == ["lazy", "enabled"]
+    assert cli("worker", "enable", "w")[0] == 0
+    assert modes(1, 2) == ["enabled", "enabled"]
+    assert one(db, func.count(t.worker_mode.c.worker)) == (0,)
+    with db.connect() as connection:
+        lines = connection.execute(
+            select(t.audit_log.c.action, t.audit_log.c.object_name, t.audit_log.c.outcome)
+            .where(t.audit_log.c.action.startswith("worker."))
+            .where(t.audit_log.c.outcome == "done")
+            .order_by(t.audit_log.c.id)
+        )
+        assert [(row.action, row.object_name) for row in lines] == [
+            ("worker.disable", "w:1"),
+            ("worker.lazy", "w"),
+            ("worker.enable", "w:2"),
+            ("worker.enable", "w"),
+        ]
 
 
 def test_a_worker_group_is_kept_while_anything_needs_it_and_leaves_the_past(

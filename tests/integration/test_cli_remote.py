@@ -25,6 +25,7 @@ from common.model.cluster import Heartbeat, NodeKind
 from common.model.complement_states import ComplementState
 from common.model.offers import Offer
 from common.model.states import ProcessState, TaskState
+from common.model.workers import WorkerStatus
 from common.store import tables as t
 from common.store.connect import engine
 from common.store.worker.tasks import PostgresTaskStore
@@ -411,7 +412,7 @@ def test_every_command_is_done_by_a_server_or_says_why_not() -> None:
     tested = [line.split() for line in (*SAME, *LOGS, *ORDERS, *ADMINISTERED, *REFUSED)]
     done = {" ".join(words[:2]) for words in tested if words[0] != "run"}
     done = {"complement run" if each == "complement nightly" else each for each in done}
-    assert done - {"complement nobody"} == OVER_HTTP - {"run", "server list"}
+    assert done - {"complement nobody"} == OVER_HTTP - {"run", "server list", "worker list"}
     chosen = Chosen(url="http://127.0.0.1:1", token_file="x")  # A path.
     for command, reason in LOCAL_ONLY.items():
         with pytest.raises(NotAllowedError) as refused, carried_out(chosen, command):
@@ -442,22 +443,34 @@ def test_the_servers_are_those_of_the_cluster_with_what_they_told(
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
     monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
     monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(seconds=10))
+    monkeypatch.setattr("api.routes.workers.PATIENCE", timedelta(seconds=10))
     served[0].state.config = load()
     nobody = cli("server", "list")
     assert remote("server", "list") == nobody
     with registry(load()) as opened:
         now = datetime.now(UTC).replace(microsecond=0)
         beat = Heartbeat(
-            host="127.0.0.1", pid=7, cpu=0.25, memory=0.5, load=1.07, created=now, beaten=now
+            host="127.0.0.1",
+            pid=7,
+            cpu=0.25,
+            memory=0.5,
+            load=1.07,
+            created=now,
+            beaten=now,
+            status=WorkerStatus(capacity=3, used=1, version="1", category="big"),
         )
         node = opened.membership.join(NodeKind.WORKER, "127.0.0.1:1", beat.text())
         for offer in (None, Offer(slots=3, version="1", groups=("etl",), group_ids=frozenset({1}))):
             if offer is not None:
                 PostgresTaskStore(db).record_offer(node, offer)
-            for line in (["server", "list"], ["server", "list", "-o", "json"]):
+            modes = ([], ["worker", "lazy", "127.0.0.1:1", "--reason", "old"])[offer is not None]
+            assert not modes or remote(*modes)[0] == 0
+            for line in (["server", "list"], ["server", "list", "-o", "json"], ["worker", "list"]):
                 here = cli(*line)
                 assert (here[0], remote(*line)) == (0, here)
     assert here != nobody
+    assert "127.0.0.1:1" in here[1]
+    assert all(each in here[1] for each in ("lazy", "big", "old", "etl"))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from common.model.offers import Offer
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
+from common.model.workers import WorkerMode, mode_of
 from common.store.transaction import storable
 from common.store.worker.ports import (
     AttemptEnd,
@@ -279,6 +280,9 @@ class MemoryTaskStore(TaskStore):
                 )
                 tx.insert(self._db.log_tails, record)
             return len(new)
+
+    def mode(self, address: str) -> WorkerMode:
+        return mode_of(address, self._db.worker_modes)
 
     def record_offer(self, node: Node, offer: Offer) -> None:
         host, _, port = node.address.rpartition(":")

@@ -545,7 +545,7 @@ class World:
             store=self.parts.task_store(self.database),
             make_attempts=make_attempts,
             folders=AttemptFolders(work="/t", logs="/t/logs"),
-            heartbeat_text=lambda: self.heartbeat(host),
+            heartbeat_text=lambda _: lambda: self.heartbeat(host),
         )
         hints = HintLoop(Mailbox(daemon.source), hinted=worker.claims.hinted)
         for loop in (*worker.loops, hints):

@@ -455,6 +455,21 @@ def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: 
     operator.does("server", "restart", "worker-server", "--port", port)
     document = operator.told("run", "grouped", "--worker-group", "etl", "--wait")
     assert [task["host"] for task in document["tasks"]] == [f"127.0.0.1:{port}"]
+    # Out of service, also after a restart, until it is enabled.
+    address = f"127.0.0.1:{port}"
+    operator.does("worker", "disable", address, "--reason", "new disk")
+    operator.does("server", "restart", "worker-server", "--port", port)
+    begun = operator.told("run", "grouped", "--worker-group", "etl")
+    instance_id = str(begun["process_instance_id"])
+    while "worker_disabled" not in operator.does("instance", "why", instance_id, "-o", "json"):
+        pass
+    (row,) = [each for each in operator.told("worker", "list") if each["address"] == address]
+    assert (row["mode"], row["obeys"], row["used"], row["reason"]) == (
+        *("disabled", "disabled"),
+        *(0, "new disk"),
+    )
+    operator.does("worker", "enable", address)
+    assert operator.run("instance", "watch", instance_id).returncode == 0
     assert operator.does("server", "stop", "worker-server", "--port", port).startswith("stopped")
 
 

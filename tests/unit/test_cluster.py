@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common.model.cluster import Heartbeat, KillEntry, QueueEntry, ip_number
+from common.model.workers import WorkerMode, WorkerStatus, is_worker_name, mode_of, shunned
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 BEAT = Heartbeat(
@@ -33,6 +34,76 @@ def test_a_heartbeat_is_seven_fields() -> None:
 
 def test_a_heartbeat_is_read_as_it_was_written() -> None:
     assert Heartbeat.parse(TEXT, zone=SHANGHAI) == BEAT
+
+
+STATUS = WorkerStatus(
+    capacity=8,
+    used=3,
+    version="0.1.0",
+    category="big",
+    mode=WorkerMode.DISABLED,
+    group_ids=frozenset({4, 2}),
+)
+
+
+def test_a_worker_s_status_stands_behind_the_seven_fields() -> None:
+    text = replace(BEAT, status=STATUS).text()
+    assert text.split(",", 7)[:7] == TEXT.split(",")
+    assert Heartbeat.parse(text, zone=SHANGHAI) == replace(BEAT, status=STATUS)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "{}",
+        "{",
+        '{"capacity": 8}',
+        STATUS.text().replace("disabled", "asleep"),
+        STATUS.text().replace("[2, 4]", '["2"]'),
+        STATUS.text().replace("8", "-8"),
+        STATUS.text().replace("8", "true"),
+        '{"a":' * 100_000,
+    ],
+)
+def test_a_status_that_can_t_be_read_is_none_and_spoils_no_heartbeat(more: str) -> None:
+    assert Heartbeat.parse(f"{TEXT},{more}", zone=SHANGHAI) == BEAT
+
+
+def test_keys_of_later_versions_are_passed_over() -> None:
+    assert WorkerStatus.read(STATUS.text().replace("{", '{"later": [1], ')) == STATUS
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("w1", True),
+        ("w1:1234", True),
+        ("10.0.0.7:1", True),
+        ("[::1]:1234", True),
+        ("[::1]", True),
+        ("", False),
+        ("w1:", False),
+        ("w1:0", False),
+        ("w1:65536", False),
+        (":1234", False),
+        ("::1:1234", False),
+        ("w 1", False),
+        ("a,b", False),
+        ("a\n", False),
+        ("w" * 256, False),
+    ],
+)
+def test_a_worker_is_named_by_its_host_or_its_address(name: str, *, is_one: bool) -> None:
+    assert is_worker_name(name) is is_one
+
+
+def test_a_worker_s_own_mode_goes_before_that_of_its_host() -> None:
+    modes = {"w": WorkerMode.DISABLED, "w:2": WorkerMode.ENABLED, "[::1]": WorkerMode.LAZY}
+    assert mode_of("w:1", modes) is WorkerMode.DISABLED
+    assert mode_of("w:2", modes) is WorkerMode.ENABLED
+    assert mode_of("[::1]:2", modes) is WorkerMode.LAZY
+    assert mode_of("v:1", modes) is WorkerMode.ENABLED
+    assert shunned(["w:2", "w:1"], modes) == {"w:1": WorkerMode.DISABLED}
 
 
 def test_times_are_printed_in_the_zone_they_carry() -> None:

@@ -15,6 +15,7 @@ from common.model.commands import CommandType
 from common.model.failures import FailureReason
 from common.model.offers import Offer
 from common.model.states import FailureStrategy, ProcessState, ReleaseState, TaskState
+from common.model.workers import WorkerMode
 from common.task_types import known_task_types
 from common.why import (
     Alive,
@@ -234,6 +235,9 @@ def test_workers_that_are_not_ready_are_named_with_their_reasons() -> None:
     assert words([queued]) == [CauseKind.QUEUED, CauseKind.RUNNING, CauseKind.WORKER_UNFIT]
     assert "v:1" in queued.because[0].text
     assert "w:1" not in queued.because[0].text
+    (queued,) = of_instance(run, alive=replace(both, modes={"v": WorkerMode.LAZY}))
+    assert words([queued]) == [CauseKind.QUEUED, CauseKind.WORKER_DISABLED, CauseKind.WORKER_UNFIT]
+    assert (queued.next, queued.because[0].next) == (None, "orcaflow worker enable v")
 
 
 def test_processes_that_a_lost_worker_may_have_left_are_told_of_live_and_ended_runs() -> None:

@@ -4,8 +4,9 @@ A lost session stops nothing that runs: the worker goes on reporting as its form
 attempts are watched by `look_loop` and `lease_loop`, and as soon as ZooKeeper answers it joins as a
 new incarnation that takes the attempts over. At its very first join it adopts what a former daemon
 at its address has left running. Once joined it records its offer in the tables, and now and
-then again, since somebody may have removed the row. No threads and no time of its own: a service or
-a simulator calls `run_once`.
+then again, since somebody may have removed the row. It keeps the *mode* that administrators have
+given this worker, which it reads before its first claim, when it is told of a change, and now and
+then. No threads and no time of its own: a service or a simulator calls `run_once`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
 from common.model.offers import Offer
+from common.model.workers import WorkerMode
 from common.registry.protocol import Membership, Standing
 from common.store.worker.ports import TaskStore
 from worker.attempts import LocalAttempts
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL = timedelta(milliseconds=500)
 _OFFER_INTERVAL_SECONDS = 600.0
+_MODE_INTERVAL_SECONDS = 60.0
 
 
 class HeartbeatLoop:
@@ -47,6 +50,7 @@ class HeartbeatLoop:
         clock: Clock,
         interval: timedelta,
         taken_over: Callable[[], None] = lambda: None,
+        mode_changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`taken_over` is called once the attempts belong to a new incarnation."""
         self._membership = membership
@@ -59,12 +63,21 @@ class HeartbeatLoop:
         self._clock = clock
         self._interval = interval.total_seconds()
         self._taken_over = taken_over
+        self._mode_changed = mode_changed
+        self.mode = WorkerMode.ENABLED
+        """The mode that this worker obeys."""
+        self._mode_at = 0.0
+        self._was_told = False
         self._beat_at = 0.0
         self._offer_at = 0.0
         self._has_adopted = False
         self._joined: Node | None = None
         self._is_cut_off = False
         self._unreachable = False
+
+    def read_mode_again(self) -> None:
+        """Read the mode at the next pass, since it may have changed; from any thread."""
+        self._was_told = True
 
     def run_once(self) -> timedelta:
         """Look at the own standing, join or beat if it is time; how long to rest.
@@ -86,6 +99,7 @@ class HeartbeatLoop:
         return _CHECK_INTERVAL
 
     def _check_standing(self, now: float) -> None:
+        self._read_mode(now)
         if self._membership.standing() is Standing.LOST or self._identity.node is None:
             if not self._is_cut_off:
                 self._is_cut_off = True
@@ -100,7 +114,27 @@ class HeartbeatLoop:
             self._store.record_offer(self._identity.node, self._offer())
             self._offer_at = now + _OFFER_INTERVAL_SECONDS
 
+    def _read_mode(self, now: float) -> None:
+        if not self._was_told and now < self._mode_at:
+            return
+        # Before the look: what changes during it is looked at once more.
+        self._was_told = False
+        try:
+            mode = self._store.mode(self._address)
+        except ServiceUnreachableError:
+            self._was_told = True
+            raise
+        self._mode_at = now + _MODE_INTERVAL_SECONDS
+        if mode is not self.mode:
+            log.info("mode changed", extra={"mode": mode.value, "former": self.mode.value})
+            self.mode = mode
+            # The heartbeat tells others of it.
+            self._beat_at = now
+            self._mode_changed()
+
     def _join_first(self) -> None:
+        # Before it can claim anything.
+        self._read_mode(self._clock.monotonic())
         # So that nobody takes the former incarnation's attempts for lost between the two steps.
         with self._membership.adopting(self._address):
             node = self._incarnation()

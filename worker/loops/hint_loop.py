@@ -1,4 +1,4 @@
-"""Hears of attempts that a master has submitted this moment, and tells the claim loop.
+"""Hears of attempts that a master has submitted this moment, and of new modes of workers.
 
 A hint that is lost, or that comes late, costs nothing but time: each attempt is in the queue too.
 """
@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from common.model.cluster import QueueEntry
-from common.store.listen import Notification, read_hint
+from common.store.listen import Channel, Notification, read_hint
 
 
 class HintSource(Protocol):
@@ -31,10 +31,12 @@ class HintLoop:
         source: HintSource,
         *,
         hinted: Callable[[Sequence[QueueEntry]], None],
+        modes_changed: Callable[[], None] = lambda: None,
         patience: timedelta = timedelta(seconds=10),
     ) -> None:
         self._source = source
         self._hinted = hinted
+        self._modes_changed = modes_changed
         self._patience = patience
         self._stopping = False
 
@@ -48,6 +50,9 @@ class HintLoop:
         if self._stopping:
             return self._patience
         for notification in self._source.wait(self._patience):
+            if notification.is_reminder or notification.channel == Channel.WORKER:
+                self._modes_changed()
+                continue
             entries = read_hint(notification.payload)
             if entries:
                 self._hinted(entries)

@@ -43,6 +43,7 @@ from common.store.tables import (
     worker_group,
 )
 from common.store.transaction import AnyRow
+from common.store.worker_modes import worker_modes
 from common.why import (
     Alive,
     Attempt,
@@ -442,6 +443,7 @@ def _alive(db: Connection, members: tuple[frozenset[Node], frozenset[Node]] | No
         masters=members[0],
         workers=members[1],
         offers=offers(db, members[1]),
+        modes=worker_modes(db),
         running={row.host: row.tasks for row in running},
         owned={row.host: row.runs for row in owned},
     )

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from common.store.tables.servers import cluster as cluster
     from common.store.tables.servers import master_server as master_server
     from common.store.tables.servers import worker_group as worker_group
+    from common.store.tables.servers import worker_mode as worker_mode
     from common.store.tables.servers import worker_server as worker_server
     from common.store.tables.streams import stream_task as stream_task
     from common.store.tables.streams import supervisor as supervisor
@@ -111,7 +112,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),
     "complements": ("complement", "complement_date"),
-    "servers": ("worker_group", "cluster", "master_server", "worker_server"),
+    "servers": ("worker_group", "cluster", "master_server", "worker_mode", "worker_server"),
     "alerts": ("alert", "alertgroup", "relation_user_alertgroup"),
     "results": ("quality_result", "task_log_tail"),
     "resources": (

@@ -16,7 +16,18 @@ from sqlalchemy import (
     text,
 )
 
-from common.store.tables.columns import metadata, not_empty, number, own_id, time, times
+from common.model.workers import WorkerMode
+from common.store.tables.columns import (
+    known_words,
+    metadata,
+    not_empty,
+    number,
+    own_id,
+    time,
+    time_now,
+    times,
+    word,
+)
 
 worker_group: Final = Table(
     "t_ds_worker_group",
@@ -54,6 +65,20 @@ master_server: Final = Table(
     Column("res_info", String(256)),
     time("create_time"),
     time("last_heartbeat_time"),
+)
+
+# The mode of the worker at an address, or of all at a host that have none of their own. A worker
+# without a row is enabled; the row outlives the worker.
+worker_mode: Final = Table(
+    "t_ds_worker_mode",
+    metadata,
+    Column("worker", String(255), primary_key=True),
+    word("mode"),
+    Column("reason", String(255)),
+    Column("user_name", String(64)),
+    time_now("update_time"),
+    not_empty("worker"),
+    known_words("mode", WorkerMode),
 )
 
 worker_server: Final = Table(

@@ -21,6 +21,7 @@ from common.model.offers import Offer
 from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
+from common.model.workers import WorkerMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +269,10 @@ class TaskStore(Protocol):
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
         """Return those of these attempts that have succeeded."""
+        ...
+
+    def mode(self, address: str) -> WorkerMode:
+        """Return the mode that administrators have given the worker at this address."""
         ...
 
     def record_offer(self, node: Node, offer: Offer) -> None:

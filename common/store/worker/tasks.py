@@ -41,11 +41,11 @@ from common.model.command_param import CommandParam, ParamKey
 from common.model.offers import Offer
 from common.model.spark import SparkFacts
 from common.model.states import (
-    FINISHED_TASK_CODES,
     LIVE_PROCESS_STATES,
     TaskState,
     TimeoutStrategy,
 )
+from common.model.workers import WorkerMode, mode_of
 from common.store.fixed_statement import FixedStatement
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
@@ -70,6 +70,7 @@ from common.store.transaction import (
     unnested,
 )
 from common.store.worker.log_tails import keep_tails, log_places
+from common.store.worker.lost_attempts import found_gone, lost_attempts
 from common.store.worker.offers import record_offer
 from common.store.worker.ports import (
     AttemptEnd,
@@ -92,6 +93,7 @@ from common.store.worker.task_facts import (
     facts_values,
     recording,
 )
+from common.store.worker_modes import present_modes
 
 _OWN_TENANT: Final = tenant.alias("own_tenant")
 _CREATOR: Final = user.alias("creator")
@@ -330,36 +332,6 @@ _KEPT: Final = (
     .where(task_instance.c.host == bindparam("worker_host"))
 )
 
-
-_MAY_RUN_ON: Final = and_(
-    task_instance.c.lost_at.is_not(None),
-    task_instance.c.state.in_(FINISHED_TASK_CODES),
-    task_instance.c.execute_path.is_not(None),
-    # An address is the host's name and a port.
-    func.regexp_replace(task_instance.c.host, ":[0-9]+$", "") == bindparam("host_name"),
-)
-_LOST: Final = (
-    select(task_instance.c.id, task_instance.c.execute_path)
-    .where(_MAY_RUN_ON)
-    .order_by(task_instance.c.id)
-    .limit(1_000)
-)
-_FOUND: Final = (
-    select(task_instance.c.id)
-    .where(task_instance.c.id == any_of("ids"))
-    .where(_MAY_RUN_ON)
-    .order_by(task_instance.c.id)
-    .with_for_update(key_share=True)
-    .cte("found")
-)
-_FOUND_GONE: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == _FOUND.c.id)
-    .where(_MAY_RUN_ON)
-    .values(lost_at=None)
-)
-
-
 _EXISTING: Final = select(process_instance.c.id).where(process_instance.c.id == any_of("ids"))
 _SUCCEEDED: Final = (
     select(task_instance.c.id)
@@ -509,15 +481,10 @@ class PostgresTaskStore(TaskStore):
         }
 
     def lost(self, host: str) -> dict[int, str]:
-        given = {"host_name": host}
-        rows = repeatable(self._engine, lambda db: db.execute(_LOST, given).all())
-        return {row.id: row.execute_path for row in rows}
+        return lost_attempts(self._engine, host)
 
     def found_gone(self, host: str, task_instance_ids: Collection[int]) -> None:
-        ids = possible_ids(task_instance_ids)
-        if ids:
-            with transaction(self._engine) as db:
-                db.execute(_FOUND_GONE, {"ids": ids, "host_name": host})
+        found_gone(self._engine, host, task_instance_ids)
 
     def record_facts(self, node: Node, facts: Mapping[int, SparkFacts]) -> None:
         ids = [task_id for task_id in possible_ids(facts) if facts_of(facts[task_id])]
@@ -548,6 +515,9 @@ class PostgresTaskStore(TaskStore):
 
     def keep_tails(self, tails: Sequence[LogTail]) -> int:
         return keep_tails(self._engine, tails)
+
+    def mode(self, address: str) -> WorkerMode:
+        return mode_of(address, present_modes(self._engine))
 
     def record_offer(self, node: Node, offer: Offer) -> None:
         record_offer(self._engine, node, offer)

@@ -117,7 +117,7 @@ class Place:
             store=self.store,
             make_attempts=self._make_attempts,
             folders=AttemptFolders(work="/t", logs="/t/logs"),
-            heartbeat_text=lambda: "w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00",
+            heartbeat_text=lambda _: lambda: "w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00",
             group_ids=lambda: group_ids,
         )
         definition = self.database.insert(

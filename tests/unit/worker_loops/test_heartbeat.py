@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from common.errors import ServiceUnreachableError
 from common.model.offers import Offer
+from common.model.workers import WorkerMode
 from tests.unit.worker_loops.place import ADDRESS, Place
 
 
@@ -66,3 +69,47 @@ def test_tables_that_are_away_delay_an_offer_and_nothing_else(place: Place) -> N
     place.database.begin_hook = lambda _name: None
     place.worker.heartbeat.run_once()
     assert [row.incarnation for row in place.database.worker_servers] == [node.incarnation]
+
+
+def told(place: Place, mode: WorkerMode) -> None:
+    """Give the worker a mode, and have it told of the change."""
+    place.database.worker_modes["w"] = mode
+    place.worker.modes_changed()
+    place.worker.heartbeat.run_once()
+
+
+@pytest.mark.parametrize("mode", [WorkerMode.DISABLED, WorkerMode.LAZY])
+def test_a_worker_that_is_out_of_service_claims_nothing_and_goes_on_with_what_runs(
+    place: Place, mode: WorkerMode
+) -> None:
+    place.join()
+    first = place.submit()
+    assert place.claim() == [first]
+    told(place, mode)
+    assert place.worker.status().mode is mode
+    second, hinted = place.submit(), place.row()
+    place.worker.claims.hinted([place.entry(hinted)])
+    assert place.claim() == [first]
+    assert place.attempts.running() == {first}
+    told(place, WorkerMode.ENABLED)
+    assert second in place.claim()
+    assert place.worker.status().used == 2
+
+
+def test_a_disabled_worker_claims_nothing_when_it_begins(place: Place) -> None:
+    place.database.worker_modes["w:1"] = WorkerMode.DISABLED
+    place.join()
+    place.submit()
+    assert place.claim() == []
+
+
+def test_a_mode_of_which_nobody_told_is_found_within_a_minute(place: Place) -> None:
+    place.join()
+    place.database.worker_modes["w:1"] = WorkerMode.DISABLED
+    place.pass_time(5)
+    place.worker.heartbeat.run_once()
+    assert place.worker.heartbeat.mode is WorkerMode.ENABLED
+    for _ in range(12):
+        place.pass_time(5)
+        place.worker.heartbeat.run_once()
+    assert place.worker.heartbeat.mode is WorkerMode.DISABLED

@@ -9,7 +9,8 @@ import pytest
 from common.errors import ServiceUnreachableError
 from common.model.cluster import NodeKind
 from common.model.states import TaskState
-from common.store.listen import Notification
+from common.model.workers import WorkerMode
+from common.store.listen import Channel, Notification
 from master.loops.hint_targets import MOST_ATTEMPTS, HintTargets
 from tests.unit.worker_loops.place import Place
 from worker.loops.hint_loop import HintLoop
@@ -112,9 +113,10 @@ def test_a_worker_without_trust_follows_no_hint(place: Place) -> None:
 class Heard:
     def __init__(self, *payloads: str) -> None:
         self.payloads = payloads
+        self.channel = "hint"
 
     def wait(self, timeout: timedelta) -> list[Notification]:
-        return [Notification(channel="hint", payload=each) for each in self.payloads]
+        return [Notification(channel=self.channel, payload=each) for each in self.payloads]
 
     def wake(self) -> None:
         """Nothing waits in a test."""
@@ -155,3 +157,25 @@ def test_who_has_left_is_told_of_nothing(place: Place) -> None:
     assert woken
     targets.run_once()
     assert targets.target(1) is None
+
+
+def test_who_takes_no_tasks_is_told_of_nothing(place: Place) -> None:
+    place.join()
+    place.zookeeper.registry().membership.join(NodeKind.WORKER, "w:2", "")
+    modes = {"w:1": WorkerMode.LAZY}
+    targets = HintTargets(place.zookeeper.registry().membership, lambda: modes)
+    targets.run_once()
+    assert {targets.target(1) for _ in range(3)} == {"w:2"}
+    modes["w:2"] = WorkerMode.DISABLED
+    targets.look_again()
+    targets.run_once()
+    assert targets.target(1) is None
+
+
+def test_a_change_of_modes_and_a_reminder_are_passed_on(place: Place) -> None:
+    heard: list[bool] = []
+    source = Heard("")
+    for channel in (Channel.WORKER.value, ""):
+        source.channel = channel
+        HintLoop(source, hinted=lambda _: None, modes_changed=lambda: heard.append(True)).run_once()
+    assert heard == [True, True]

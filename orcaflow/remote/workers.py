@@ -1,0 +1,70 @@
+"""The operations on workers that an api-server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from common.model.workers import WorkerMode, WorkerStatus
+from common.store.people.worker_modes import GivenMode
+from operations.workers import ModeChange, WorkerView
+from orcaflow.remote.client import Client
+from orcaflow.remote.documents import moment_of
+
+_WORDS: Final = {
+    WorkerMode.ENABLED: "enable",
+    WorkerMode.LAZY: "lazy",
+    WorkerMode.DISABLED: "disable",
+}
+
+
+def list_workers(client: Client) -> list[WorkerView]:
+    """List the workers."""
+    return [_view_of(row) for row in client.get("/workers")["items"]]
+
+
+def set_mode(
+    client: Client, worker: str, mode: WorkerMode, *, reason: str | None = None
+) -> ModeChange:
+    """Give a worker, or all workers of a host, a mode."""
+    row = client.post(f"/workers/{_WORDS[mode]}", {"worker": worker, "reason": reason})
+    return ModeChange(
+        worker=row["worker"],
+        mode=WorkerMode(row["mode"]),
+        reason=row["reason"],
+        since=moment_of(row["since"]),
+    )
+
+
+def _view_of(row: Mapping[str, Any]) -> WorkerView:
+    mode, since = WorkerMode(row["mode"]), moment_of(row["since"])
+    return WorkerView(
+        address=row["address"],
+        is_alive=row["alive"],
+        mode=mode,
+        status=None
+        if row["obeys"] is None
+        else WorkerStatus(
+            capacity=row["capacity"],
+            used=row["used"],
+            version=row["version"],
+            category=row["category"],
+            mode=WorkerMode(row["obeys"]),
+        ),
+        groups=None if row["groups"] is None else tuple(row["groups"]),
+        given=None
+        if since is None
+        else GivenMode(
+            worker=row["address"],
+            mode=mode,
+            reason=row["reason"],
+            user_name=row["by"],
+            since=since,
+        ),
+    )
+
+
+ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "workers.list_workers": list_workers,
+    "workers.set_mode": set_mode,
+}
