@@ -41,6 +41,7 @@ from api.routes import (
     cluster,
     commands,
     complements,
+    datasets,
     datasources,
     definition_versions,
     definitions,
@@ -53,6 +54,7 @@ from api.routes import (
     pools,
     projects,
     schedules,
+    streams,
     tasks,
     tenants,
     tokens,
@@ -89,6 +91,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     *pools.ROUTES,
     *alerts.ROUTES,
     *locks.ROUTES,
+    *datasets.ROUTES,
+    *streams.ROUTES,
 )
 _TITLE: Final = "Orcaflow"
 _OF_READING: Final = ("invalid", "unavailable", "internal")

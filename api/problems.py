@@ -20,6 +20,7 @@ from starlette.routing import Match
 from common.errors import (
     ConfigurationError,
     InvalidDefinitionError,
+    InvalidSpecError,
     NotAllowedError,
     NotFoundError,
     SchedulerError,
@@ -111,6 +112,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         title="A definition with mistakes",
         text="`mistakes` names each with its place: the definition, the task and its key. Nothing"
         " was saved. `POST /api/v1/definitions/lint` finds them too.",
+    ),
+    "specification": Kind(
+        status=422,
+        title="A specification with mistakes",
+        text="`mistakes` names each with its place in the specification of the stream. Nothing was"
+        " saved.",
     ),
     "unconditional": Kind(
         status=428,
@@ -255,6 +262,9 @@ def on_scheduler_error(request: Request, error: Exception) -> JSONResponse:
         case InvalidDefinitionError():
             found = [{"place": "", "message": each} for each in error.mistakes]
             return problem(request, "definition", _short(error), mistakes=found[:_MOST_MISTAKES])
+        case InvalidSpecError():
+            found = [{"place": "", "message": each} for each in error.mistakes]
+            return problem(request, "specification", _short(error), mistakes=found[:_MOST_MISTAKES])
         case UnconditionalError():
             return problem(request, "unconditional", str(error))
         case ChangedMeanwhileError():
@@ -285,7 +295,7 @@ def _place(row: Mapping[str, object]) -> str:
     return ", ".join(str(each)[:200] for each in parts if each is not None)
 
 
-def _short(error: InvalidDefinitionError) -> str:
+def _short(error: InvalidDefinitionError | InvalidSpecError) -> str:
     more = len(error.mistakes) - _SHOWN_MISTAKES
     shown = "; ".join(each[:500] for each in error.mistakes[:_SHOWN_MISTAKES])
     return f"{shown}; and {more} more" if more > 0 else shown

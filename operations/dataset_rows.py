@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,12 @@ def read_rows(
 
 
 def _plain(cell: object) -> object:
-    """A value that can be shown anywhere; a time without a zone is taken for UTC."""
+    """A value that JSON has too; a time without a zone is taken for UTC."""
     match cell:
         case datetime():
             return cell if cell.tzinfo is not None else cell.replace(tzinfo=UTC)
+        case float() if not isfinite(cell):
+            return str(cell)
         case None | str() | bool() | int() | float():
             return cell
         case _:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from common.errors import ConfigurationError, NotFoundError
 from common.model.intervals import Interval, IntervalError, read_interval
@@ -14,7 +14,7 @@ from common.model.segments import Segment
 from common.store.people.datasets import DatasetSummary, dataset_summaries
 from common.store.streams.segments import PartitionOffset, offsets, used_segments
 from operations.errors import UsageError
-from operations.session import Session
+from operations.session import Session, operation
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["DatasetSummary", "DatasetView", "FirstRows"]
 
 MOST_ROWS = 10_000
+Reader: TypeAlias = Callable[
+    [Sequence[Path], Sequence[str], int], tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
+]
+"""Reads rows out of files, as `operations.dataset_rows.read_rows` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +46,45 @@ class FirstRows:
     rows: int
 
 
-def list_datasets(session: Session) -> tuple[DatasetSummary, ...]:
-    """All datasets that anything was published into, in order of their names."""
+@operation
+def list_datasets(
+    session: Session, *, after: str = "", limit: int | None = None
+) -> tuple[DatasetSummary, ...]:
+    """The datasets that the principal sees and that have anything, in order of their names."""
     with session.engine.connect() as db:
-        return dataset_summaries(db)
+        return dataset_summaries(db, session.principal, after=after, limit=limit)
 
 
-def show_dataset(session: Session, name: str, *, interval: str | None = None) -> DatasetView:
-    """One dataset with the segments that have rows of an interval, or all; `NotFoundError`."""
+@operation
+def show_dataset(
+    session: Session, name: str, *, interval: str | None = None, most: int | None = None
+) -> DatasetView:
+    """One dataset with the segments that have rows of an interval, or all; `NotFoundError`.
+
+    More segments than `most` are refused.
+    """
     wanted = _interval(interval)
     with session.engine.connect() as db:
-        return DatasetView(
-            summary=_summary(db, name),
-            segments=used_segments(db, name, wanted),
-            offsets=offsets(db, name),
-        )
+        summary = _summary(db, session, name)
+        if most is not None and wanted is None and summary.segments > most:
+            _refuse_more(most)
+        found = used_segments(db, name, wanted)
+        if most is not None and len(found) > most:
+            _refuse_more(most)
+        return DatasetView(summary=summary, segments=found, offsets=offsets(db, name))
 
 
-def dataset_files(session: Session, name: str, *, interval: str | None = None) -> tuple[Path, ...]:
+@operation
+def dataset_files(
+    session: Session, name: str, *, interval: str | None = None, most: int | None = None
+) -> tuple[Path, ...]:
     """The files of the segments that have rows of an interval, or of all, as this host has them."""
     root = session.config.datasets_dir
-    found = show_dataset(session, name, interval=interval).segments
+    found = show_dataset(session, name, interval=interval, most=most).segments
     return tuple(root / file for each in found for file in each.files)
 
 
+@operation
 def first_rows(
     session: Session,
     name: str,
@@ -73,20 +92,22 @@ def first_rows(
     interval: str | None = None,
     columns: Sequence[str] = (),
     limit: int = 20,
+    reader: Reader | None = None,
+    most: int | None = None,
 ) -> FirstRows:
     """Some rows of the segments that have rows of an interval, or of all, with these columns.
 
-    The files are read here, without Spark. A segment is read whole, so rows of a chunk that the
-    interval cuts may be of other times.
+    The files are read without Spark, here or by the `reader`. A segment is read whole, so rows of a
+    chunk that the interval cuts may be of other times.
     """
     from operations.dataset_rows import read_rows
 
     if not 1 <= limit <= MOST_ROWS:
         raise UsageError("limit", f"must be from 1 to {MOST_ROWS}")
-    found = show_dataset(session, name, interval=interval).segments
+    found = show_dataset(session, name, interval=interval, most=most).segments
     files = [session.config.datasets_dir / file for each in found for file in each.files]
     try:
-        shown, values = read_rows(files, columns, limit)
+        shown, values = (reader or read_rows)(files, columns, limit)
     except KeyError as error:
         raise UsageError(
             "columns", f"{name} has no column {error.args[0]!r}; it has {', '.join(error.args[1])}"
@@ -99,11 +120,15 @@ def first_rows(
     return FirstRows(columns=shown, values=values, rows=sum(each.rows for each in found))
 
 
-def _summary(db: Connection, name: str) -> DatasetSummary:
-    found = dataset_summaries(db, name) if is_dataset_name(name) else ()
+def _summary(db: Connection, session: Session, name: str) -> DatasetSummary:
+    found = dataset_summaries(db, session.principal, name) if is_dataset_name(name) else ()
     if not found:
         raise NotFoundError(f"there is no dataset {name[:80]!r}; see `orcaflow dataset list`")
     return found[0]
+
+
+def _refuse_more(most: int) -> NoReturn:
+    raise UsageError("interval", f"there are more than {most} segments; name a shorter interval")
 
 
 def _interval(text: str | None) -> Interval | None:

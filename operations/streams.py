@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import difflib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,20 +26,24 @@ from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import TASK_NAME, TASK_TYPE, offsets_document
 from common.store.connect import Connection
 from common.store.people import supervisors as store
+from common.store.people.datasets import own_dataset
 from common.store.people.definitions import (
     DEFAULT_PROJECT,
     definition_by_name,
     save_definition,
     set_release_state,
 )
-from common.store.people.rights import Thing
+from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.people.worker_groups import worker_group_id
 from operations.errors import NameTakenError, UsageError
 from operations.projects import project_given
+from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import Change, change, seen
-from operations.session import Session
+from operations.session import Session, operation
 
+_MOST_PARTITION: Final = 2**31 - 1
+_MOST_OFFSET: Final = 2**63 - 1
 _SHOWN_PROPERTIES: Final = frozenset(
     {
         *(SERVERS, "security.protocol", "sasl.mechanism", "sasl.mechanisms", "isolation.level"),
@@ -69,6 +73,7 @@ class StreamDetail:
     tasks: tuple[StreamTaskView, ...]
 
 
+@operation
 def submit_stream(
     session: Session,
     text: str,
@@ -78,7 +83,8 @@ def submit_stream(
 ) -> Submitted:
     """Make a supervisor, or give one another specification; the same again changes nothing.
 
-    `InvalidSpecError` names every mistake. `project` and `worker_group` are those of its tasks.
+    `InvalidSpecError` names every mistake. `project` and `worker_group` are those of its tasks. A
+    secret that is masked, as specifications are shown, stays what it is.
     """
     read = read_spec(text)
     spec = read.spec
@@ -100,7 +106,7 @@ def submit_stream(
             )
         else:
             made.project_id = found.project_id
-            seen(made.db, session.principal, Action.AUTHOR, Thing.PROJECT, found.project_id)
+            _check_author(made.db, session, found)
             if project is not None and found.project_id != project_given(
                 made.db, session.principal, Action.VIEW, project
             ):
@@ -108,6 +114,8 @@ def submit_stream(
                     "project",
                     f"supervisor {spec.id!r} is in the project {found.project_id}, and stays there",
                 )
+        document = _unmasked(document, None if found is None else found.document)
+        _check_dataset(made, session, spec)
         _check_stream(made.db, spec)
         if found is not None and found.active and _is_same(found, document, spec):
             made.detail = "unchanged"
@@ -134,12 +142,16 @@ def submit_stream(
     return _submitted(spec, version, outcome, read.ignored)
 
 
-def list_streams(session: Session) -> list[SupervisorView]:
-    """All supervisors that the principal sees, by id; terminated ones too."""
+@operation
+def list_streams(
+    session: Session, *, after: str = "", limit: int | None = None
+) -> list[SupervisorView]:
+    """The supervisors that the principal sees, by id, behind one; terminated ones too."""
     with session.engine.connect() as db:
-        return store.supervisors(db, session.principal)
+        return store.supervisors(db, session.principal, after=after, limit=limit)
 
 
+@operation
 def stream_given(session: Session, stream: str) -> StreamDetail:
     """One supervisor with its open tasks."""
     with session.engine.connect() as db:
@@ -147,12 +159,14 @@ def stream_given(session: Session, stream: str) -> StreamDetail:
         return StreamDetail(view=view, tasks=tuple(store.open_tasks(db, view.id)))
 
 
+@operation
 def stream_history(session: Session, stream: str) -> list[VersionView]:
     """The versions of a supervisor's specification, the newest first."""
     with session.engine.connect() as db:
         return store.versions(db, _found(db, session, stream, Action.VIEW).id)
 
 
+@operation
 def suspend_stream(session: Session, stream: str, *, suspended: bool) -> int:
     """Suspend a supervisor, or resume it; returns the version. Refused if it is so already."""
     word = "suspended" if suspended else "running"
@@ -174,6 +188,7 @@ def suspend_stream(session: Session, stream: str, *, suspended: bool) -> int:
         return found.version + 1
 
 
+@operation
 def terminate_stream(session: Session, stream: str) -> int:
     """Have a supervisor end once its tasks have published; returns the version, a tombstone."""
     with _ordered(session, "terminate", stream, action=Action.AUTHOR) as (made, found):
@@ -190,41 +205,56 @@ def terminate_stream(session: Session, stream: str) -> int:
         return found.version + 1
 
 
-def reset_stream(session: Session, stream: str, *, partitions: Collection[int] | None) -> int:
+@operation
+def reset_stream(
+    session: Session,
+    stream: str,
+    *,
+    partitions: Collection[int] | None,
+    once: Once | None = None,
+) -> int:
     """Forget the offsets of these partitions, or of all: they are read as those of a new one.
 
     Records between the former and the new start are read twice or never. Returns the id of the
     request; 0 if the supervisor has ended, and it was done at once.
     """
+    _check_numbers(partitions or (), ())
     with _ordered(session, "reset", stream) as (made, found):
         if not found.active:
             store.forget_offsets(made.db, found.id, partitions)
             return 0
         offsets = None if partitions is None else dict.fromkeys(partitions, 0)
         body = {} if offsets is None else {"offsets": offsets_document(offsets)}
-        return _request(session, made, found, RequestKind.RESET, body)
+        return _request(session, made, found, RequestKind.RESET, body, once=once)
 
 
-def reset_stream_to(session: Session, stream: str, *, offsets: Mapping[int, int]) -> int:
+@operation
+def reset_stream_to(
+    session: Session, stream: str, *, offsets: Mapping[int, int], once: Once | None = None
+) -> int:
     """Have partitions read from these offsets on; returns the id of the request."""
     if not offsets:
         raise UsageError("offsets", "name partitions and offsets, as 0=1500")
-    if any(number < 0 for pair in offsets.items() for number in pair):
-        raise UsageError("offsets", "partitions and offsets are not negative")
+    _check_numbers(offsets, offsets.values())
     with _ordered(session, "resetOffsets", stream) as (made, found):
         _check_active(found)
         body = {"offsets": offsets_document(offsets)}
-        return _request(session, made, found, RequestKind.RESET_OFFSETS, body)
+        return _request(session, made, found, RequestKind.RESET_OFFSETS, body, once=once)
 
 
-def hand_over_stream(session: Session, stream: str, *, groups: Collection[int]) -> int:
+@operation
+def hand_over_stream(
+    session: Session, stream: str, *, groups: Collection[int], once: Once | None = None
+) -> int:
     """Have task groups publish what they have read; returns the id of the request."""
     if not groups:
         raise UsageError("groups", "name the task groups, as `orcaflow stream status` shows them")
+    if not all(0 <= each <= _MOST_PARTITION for each in groups):
+        raise UsageError("groups", f"task groups are numbers from 0 to {_MOST_PARTITION}")
     with _ordered(session, "handoff", stream) as (made, found):
         _check_active(found)
         body = {"groups": sorted(groups)}
-        return _request(session, made, found, RequestKind.HAND_OVER, body)
+        return _request(session, made, found, RequestKind.HAND_OVER, body, once=once)
 
 
 def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -232,15 +262,50 @@ def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if document is None:
         return None
     shown = copy.deepcopy(dict(document))
-    below = shown.get("spec")
-    for part in (shown, below):
-        io = part.get("ioConfig") if isinstance(part, dict) else None
+    for properties in _consumer_properties(shown):
+        for name in _secrets_of(properties):
+            properties[name] = MASK
+    return shown
+
+
+def _unmasked(document: dict[str, Any], former: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the specification with the former secrets in the place of masks.
+
+    They go to no other brokers, and by no other way, than whoever wrote them has named.
+    """
+    known: dict[str, Any] = {}
+    for properties in _consumer_properties({} if former is None else former):
+        known |= properties
+    for properties in _consumer_properties(document):
+        masked = [name for name in _secrets_of(properties) if properties[name] == MASK]
+        shown = {*properties, *known} & _SHOWN_PROPERTIES
+        for name in masked:
+            if name not in known or any(properties.get(at) != known.get(at) for at in shown):
+                raise UsageError(
+                    "spec",
+                    f"consumerProperties.{name} is masked, and the former value is kept for the"
+                    " former brokers alone: give the value, or name an environment variable",
+                )
+            properties[name] = known[name]
+    return document
+
+
+def _consumer_properties(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The properties of consumers in a specification of either shape."""
+    for part in (document, document.get("spec")):
+        io = part.get("ioConfig") if isinstance(part, Mapping) else None
         properties = io.get("consumerProperties") if isinstance(io, dict) else None
         if isinstance(properties, dict):
-            for name, value in properties.items():
-                if name not in _SHOWN_PROPERTIES and not isinstance(value, dict):
-                    properties[name] = MASK
-    return shown
+            yield properties
+
+
+def _secrets_of(properties: Mapping[str, Any]) -> list[str]:
+    """The properties whose values may be secrets; variables of the environment are none."""
+    return [
+        name
+        for name, value in properties.items()
+        if name not in _SHOWN_PROPERTIES and not isinstance(value, dict)
+    ]
 
 
 def _submitted(
@@ -251,6 +316,40 @@ def _submitted(
 
 def _is_same(found: SupervisorView, document: Mapping[str, Any], spec: SupervisorSpec) -> bool:
     return found.document == document and found.suspended is spec.suspended
+
+
+def _check_author(db: Connection, session: Session, found: SupervisorView) -> None:
+    try:
+        seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, found.project_id)
+    except NotFoundError:
+        raise NameTakenError(
+            f"the name {found.id!r} is taken in a project that is not yours; name another"
+            " dataSource"
+        ) from None
+
+
+def _check_dataset(made: Change, session: Session, spec: SupervisorSpec) -> None:
+    """Have the dataset be of the supervisor's project; refuse one of another."""
+    assert made.project_id is not None
+    anyway = is_administrator(made.db, session.principal)
+    owner = own_dataset(made.db, spec.id, made.project_id, anyway=anyway)
+    if owner is None:
+        raise NotAllowedError(
+            f"dataset {spec.id!r} holds rows of no project; have an administrator submit this, or"
+            " name another dataSource"
+        )
+    if owner != made.project_id:
+        raise NotAllowedError(
+            f"dataset {spec.id!r} is another project's; submit this for that one (--project), or"
+            " name another dataSource"
+        )
+
+
+def _check_numbers(partitions: Iterable[int], offsets: Iterable[int]) -> None:
+    if not all(0 <= each <= _MOST_PARTITION for each in partitions):
+        raise UsageError("offsets", f"partitions are numbers from 0 to {_MOST_PARTITION}")
+    if not all(0 <= each <= _MOST_OFFSET for each in offsets):
+        raise UsageError("offsets", f"offsets are numbers from 0 to {_MOST_OFFSET}")
 
 
 def _check_stream(db: Connection, spec: SupervisorSpec) -> None:
@@ -330,9 +429,18 @@ def _request(
     found: SupervisorView,
     kind: RequestKind,
     body: Mapping[str, Any],
+    *,
+    once: Once | None,
 ) -> int:
     made.detail = json.dumps(body)
-    return store.put_request(made.db, found.id, kind, body, user_id=session.principal.user_id)
+    if once is not None:
+        answered = first_answer(made.db, session.principal, once)
+        if answered is not None:
+            return answered
+    put = store.put_request(made.db, found.id, kind, body, user_id=session.principal.user_id)
+    if once is not None:
+        keep_answer(made.db, session.principal, once, put)
+    return put
 
 
 def _found(

@@ -66,6 +66,22 @@ def stream_task_row(task: StreamTaskView) -> dict[str, object]:
     }
 
 
+def counts_row(task: StreamTaskView) -> dict[str, object]:
+    """The counts of records that a task has reported, by Druid's names."""
+    report = task.status or {}
+    return {"task": task.name, "group": task.group_id, "counts": report.get("counts") or {}}
+
+
+def lag_rows(view: SupervisorView) -> list[dict[str, object]]:
+    """The partitions of the stream at the last run, and what no task had read of them."""
+    latest = view.status.get("latestOffsets") or {}
+    behind = view.status.get("minimumLag") or {}
+    return [
+        {"partition": int(each), "latest": latest[each], "lag": behind.get(each)}
+        for each in sorted(latest, key=int)
+    ]
+
+
 def version_row(version: VersionView) -> dict[str, object]:
     """A version of a specification; what may be a secret in it is masked."""
     return {

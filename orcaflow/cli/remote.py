@@ -51,8 +51,11 @@ OVER_HTTP: Final = frozenset(
         ),
         *("project create", "project list", "project show", "project edit", "project delete"),
         *("tenant create", "tenant list", "tenant delete", "alert list"),
-        "locks list",
         *("worker disable", "worker enable", "worker lazy", "worker list"),
+        *("locks list", "dataset list", "dataset show", "dataset files", "dataset query"),
+        *("stream submit", "stream list", "stream status", "stream lag", "stream history"),
+        *("stream suspend", "stream resume", "stream reset", "stream handoff"),
+        "stream terminate",
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
         *("schedule create", "schedule list", "schedule show", "schedule edit"),
@@ -84,15 +87,6 @@ OF_COMPUTER: Final = frozenset(
 same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("dataset list", "dataset show", "dataset files", "dataset query"), _NO_ROUTE),
-    **dict.fromkeys(
-        (
-            *("stream submit", "stream list", "stream status", "stream lag", "stream history"),
-            *("stream suspend", "stream resume", "stream reset", "stream handoff"),
-            "stream terminate",
-        ),
-        _NO_ROUTE,
-    ),
     **dict.fromkeys(
         (*("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),),
         _OWNER,

@@ -414,8 +414,8 @@ def answer_of(operation: str) -> Callable[..., Any] | None:
 
 _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
-    "locks": "locks",
     "workers": "workers",
+    **dict.fromkeys(("datasets", "locks", "streams"), "streams"),
     **dict.fromkeys(("previewing", "scheduling", "simulating"), "schedules"),
     **dict.fromkeys(
         ("complement_control", "complement_progress", "complementing", "stored_complements"),

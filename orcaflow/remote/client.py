@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from common.errors import (
     ConfigurationError,
+    InvalidSpecError,
     NotAllowedError,
     NotFoundError,
     SchedulerError,
@@ -60,13 +61,13 @@ class Client:
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the document at a path below `/api/v1`; parameters that are None are left out."""
-        given = {key: value for key, value in (query or {}).items() if value is not None}
-        asked = f"?{urlencode(given, doseq=True)}" if given else ""
-        return self._ask("GET", f"{path}{asked}", None)
+        return self._ask("GET", f"{path}{_asked(query)}", None)
 
-    def post(self, path: str, body: Body | None = None) -> Any:
+    def post(
+        self, path: str, body: Body | None = None, query: Mapping[str, Any] | None = None
+    ) -> Any:
         """Give an order, and return its answer."""
-        return self._ask("POST", path, {} if body is None else body)
+        return self._ask("POST", f"{path}{_asked(query)}", {} if body is None else body)
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         """Change an object, whatever it is by now, and return its answer."""
@@ -158,6 +159,11 @@ class Client:
             connection.close()
 
 
+def _asked(query: Mapping[str, Any] | None) -> str:
+    given = {key: value for key, value in (query or {}).items() if value is not None}
+    return f"?{urlencode(given, doseq=True)}" if given else ""
+
+
 def _tls(server: Server) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=server.ca_file or None)
@@ -186,6 +192,9 @@ def _error(document: Any, status: int, url: str) -> SchedulerError:
         case "definition":
             rows = known.get("mistakes")
             return RefusedDefinitionError(detail, rows if isinstance(rows, list) else ())
+        case "specification":
+            mistakes = [str(each.get("message")) for each in known.get("mistakes") or ()]
+            return InvalidSpecError(tuple(mistakes) or (detail,))
         case "invalid":
             return _usage_error(known.get("mistakes"), detail)
         case "unavailable":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
 
 from api.policy import BASE
@@ -19,6 +20,7 @@ from operations.tokens import create_token
 from operations.users import create_user, grant
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.unit.stream_specs import SMALL
 
 _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -27,7 +29,7 @@ _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
 class World:
     """A project with one object of each kind, by the kind's name."""
 
-    objects: dict[str, int]
+    objects: dict[str, Any]
 
 
 def a_world(db: Engine, project_id: int, name: str) -> World:
@@ -90,6 +92,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             .returning(t.task_lock.c.id)
         )
         connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
+        _add_stream(connection, name, project_id, number, task)
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
@@ -102,7 +105,40 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             "complement": complement or 0,
             "command": command or 0,
             "datasource": datasource or 0,
+            "dataset": name,
+            "stream": name,
         }
+    )
+
+
+def _add_stream(db: Connection, name: str, project_id: int, definition: int, task: int) -> None:
+    """A supervisor and its dataset, with a segment."""
+    db.execute(
+        insert(t.supervisor_runtime).values(
+            id=name, version=1, project_id=project_id, process_definition_id=definition
+        )
+    )
+    document = {"spec": {"ioConfig": {"consumerProperties": {"sasl.password": "of " + name}}}}
+    db.execute(insert(t.supervisor).values(id=name, version=1, spec=document))
+    db.execute(insert(t.dataset).values(name=name, project_id=project_id))
+    add_segment(db, name, task)
+
+
+def add_segment(db: Connection, name: str, task: int | None = None) -> None:
+    """A segment without files, whoever the dataset is of."""
+    db.execute(
+        insert(t.segment).values(
+            dataset=name,
+            interval=Range(_NOW, _NOW + timedelta(days=1)),
+            version="v",
+            origin_version="v",
+            partition_num=0,
+            origin_num=0,
+            files=[],
+            rows=0,
+            bytes=0,
+            task_id=task,
+        )
     )
 
 
@@ -235,6 +271,14 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"ids": [number]}, {}
         case "complements" | "complements/plan":
             return {"definition_id": number, "dates": ["2013-01-01"]}, {}
+        case "streams":
+            spec = copy.deepcopy(SMALL)
+            spec["spec"]["dataSchema"]["dataSource"] = new.replace(" ", "_")
+            return spec, {"project_id": number}
+        case "streams/{id}/reset":
+            return {"all": True}, {}
+        case "streams/{id}/handoff":
+            return {"groups": [0]}, {}
         case "datasources":
             return {"name": new, "url": "sqlite:///some.db"}, {}
         case "datasources/{id}":

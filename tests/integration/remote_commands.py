@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,20 @@ from tests.builders import a_definition_json
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
 from tests.integration.conftest import Cli
 from tests.unit.later_definitions import a_later_export, a_later_task
+from tests.unit.stream_specs import SMALL
+
+
+def numbered(answer: tuple[int, str, str]) -> tuple[int, str, str]:
+    code, out, err = answer
+    return code, re.sub(r"\d+", "N", out), re.sub(r"\d+", "N", err)
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if not hasattr(group, "commands"):
+        yield " ".join(path)
+        return
+    for name in group.list_commands(None):
+        yield from commands_of(group.commands[name], (*path, name))
 
 
 def a_cluster(db: Engine) -> None:
@@ -188,6 +203,82 @@ def a_cluster(db: Engine) -> None:
         )  # fmt: skip
 
 
+def some_streams(db: Engine) -> None:
+    """A supervisor with tasks, one that was terminated, and a dataset with a stream's offsets."""
+    payload = {
+        "stream": "events",
+        "partitions": 2,
+        "aggregateLag": 5,
+        "latestOffsets": {"0": 9, "1": 3},
+        "minimumLag": {"0": 5},
+    }
+    error = {"timestamp": "2026-01-01", "message": "no broker answers", "streamException": True}
+    fixed = {"project_id": 1, "process_definition_id": 1, "update_time": NOW}
+    report = {"state": "READING", "current": {"0": 4}, "lag": {"0": 5}, "errors": {"processed": 4}}
+    task = {"supervisor": "flights", "version": 1, "epoch": 1, "base_sequence": "s"}
+    document = {"spec": {"ioConfig": {"consumerProperties": {"sasl.password": "hunter2"}}}}
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.supervisor_runtime).values(
+                id="flights", version=2, status=payload, recent_errors=[error], **fixed
+            )
+        )
+        connection.execute(
+            insert(t.supervisor_runtime).values(id="gone", version=1, active=False, **fixed)
+        )
+        for values in (
+            {"id": "flights", "version": 1, "spec": document, "suspended": True},
+            {"id": "flights", "version": 2, "spec": document},
+            {"id": "gone", "version": 1, "tombstone": True},
+        ):
+            connection.execute(insert(t.supervisor).values(create_time=NOW, **values))
+        for number, status in ((1, None), (2, report)):
+            connection.execute(
+                insert(t.stream_task).values(
+                    name=f"s_{number}",
+                    group_id=number,
+                    command_id=900 + number,
+                    assignment={"starts": {"0": 0}},
+                    status=status,
+                    status_time=NOW,
+                    **task,
+                )
+            )
+        day = Range(NOW, NOW + timedelta(days=1))
+        names = {"version": "v", "partition_num": 0, "origin_version": "v", "origin_num": 0}
+        connection.execute(
+            insert(t.segment).values(
+                dataset="flights", interval=day, files=["a.parquet"], rows=7, bytes=70,
+                created=NOW, **names,
+            )
+        )  # fmt: skip
+        connection.execute(
+            insert(t.dataset_offsets).values(
+                dataset="flights", stream="events", partition=0, offset=4, max_event_time=NOW
+            )
+        )
+
+
+def stream_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
+    """Submit a supervisor and give it orders, by commands."""
+    spec, wrong = place / "spec.json", place / "wrong.json"
+    spec.write_text(json.dumps(SMALL), encoding="utf-8")
+    wrong.write_text('{"type": "kafka", "spec": {"ioConfig": {"topic": ""}}}', encoding="utf-8")
+    submit = ("stream", "submit", str(spec))
+    yield run(*submit, "--project", "nowhere")
+    yield run(*submit, "--worker-group", "nowhere")
+    yield run(*submit, "--project", "default")
+    yield run(*submit, "-o", "json")
+    yield run("stream", "submit", str(wrong))
+    for words in (
+        "suspend flights", "suspend flights", "resume flights", "history flights",
+        "reset flights --offset 0=15 --offset 2=0", "reset flights --partition 3",
+        "reset flights --all", "reset flights --offset 99999999999=1", "handoff flights 1 0",
+        "terminate flights", "terminate flights", "reset flights --all",
+    ):  # fmt: skip
+        yield run("stream", *words.split())
+
+
 def a_definition_that_waits_for(db: Engine, number: int) -> None:
     """A definition with a DEPENDENT task that looks at the other one's run of the day."""
     item = {"definitionId": number, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
@@ -336,6 +427,17 @@ SAME: Final = (
     *("definition export nightly --version 1 --with-secrets", "definition restore nobody 1"),
     *("definition restore nightly 7", "definition restore nightly 2 -o json"),
     *("locks list", "locks list -o json", "locks list --dataset nobody"),
+    *("dataset list", "dataset list -o json", "dataset show flights", "dataset show nobody"),
+    *("dataset show flights -o json", "dataset show flights --interval 2000-01-01/P1D"),
+    *("dataset show flights --interval today", "dataset files flights", "dataset files nobody"),
+    *("dataset query flights --interval 2000-01-01/P1D", "dataset query flights --limit 0"),
+    "dataset query nobody",
+    *("stream list", "stream list -o json", "stream status flights", "stream status gone"),
+    *("stream status flights -o json", "stream status flihgts", "stream lag flights"),
+    *("stream lag gone", "stream lag flights -o json", "stream history flights -o json"),
+    *("stream history gone", "stream submit nothing.json", "stream suspend gone"),
+    *("stream resume flights", "stream reset flights", "stream reset nobody --all"),
+    *("stream reset gone --offset 0=1", "stream handoff gone 0", "stream terminate gone"),
     *("datasource list", "datasource list -o json", "datasource test dw", "datasource test nobody"),
     *("datasource remove nobody", "datasource create dw --url sqlite:///x.db"),
     *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),

@@ -48,10 +48,14 @@ from tests.integration.remote_commands import (
     SAME,
     a_cluster,
     a_definition_that_waits_for,
+    commands_of,
     datasource_journey,
     files_to_import,
     import_journey,
+    numbered,
     schedule_journey,
+    some_streams,
+    stream_journey,
 )
 
 
@@ -119,15 +123,11 @@ def remote(
     return lambda *arguments: cli("--server", url, "--token-file", token, *arguments)
 
 
-def numbered(answer: tuple[int, str, str]) -> tuple[int, str, str]:
-    code, out, err = answer
-    return code, re.sub(r"\d+", "N", out), re.sub(r"\d+", "N", err)
-
-
 def test_commands_print_the_same_by_way_of_a_server_and_end_with_the_same_code(
     cli: Cli, remote: Cli, db: Engine
 ) -> None:
     a_cluster(db)
+    some_streams(db)
     a_definition(db, process_definition_json=a_definition_json("a"), name="other")
     different = []
     for line in SAME:
@@ -397,12 +397,16 @@ def test_files_are_imported_by_a_server_as_they_are_at_the_database(
     assert [code for code, _, _ in here] == [int(each) for each in "000001011000000000100"]
 
 
-def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    if not hasattr(group, "commands"):
-        yield " ".join(path)
-        return
-    for name in group.list_commands(None):
-        yield from commands_of(group.commands[name], (*path, name))
+def test_supervisors_are_submitted_and_steered_by_a_server(
+    cli: Cli, remote: Cli, db: Engine, tmp_path: Path
+) -> None:
+    here = list(stream_journey(cli, tmp_path))
+    with db.begin() as connection:
+        for table in (t.supervisor_runtime, t.supervisor, t.process_definition):
+            connection.execute(table.delete())
+    there = list(stream_journey(remote, tmp_path))
+    assert [numbered(each) for each in here] == [numbered(each) for each in there]
+    assert [each[0] for each in here] == [3, 3, 0, 0, 1, 0, 4, 0, 0, 0, 0, 0, 2, 0, 0, 4, 0]
 
 
 def test_every_command_is_done_by_a_server_or_says_why_not() -> None:

@@ -402,6 +402,21 @@ def test_an_attempt_of_before_has_no_last_words_and_may_get_some(
     made.dispose()
 
 
+_PUBLISHED = """
+    INSERT INTO t_ds_process_definition (id, name, project_id) VALUES (3, 'flights', 5);
+    INSERT INTO t_ds_process_instance (id, name, process_definition_id, state, end_time,
+        command_type, command_param, process_instance_json, executor_id)
+        VALUES (7, 'flights-1', 3, 7, now(), 0, '{}', '{}', 1);
+    INSERT INTO t_ds_task_instance (id, name, task_type, process_definition_id,
+        process_instance_id, task_json, state, end_time)
+        VALUES (9, 'a', 'SHELL', 3, 7, '{}', 7, now());
+    INSERT INTO t_ds_segment (dataset, "interval", version, partition_num, files, rows, bytes,
+        task_id, origin_version, origin_num)
+        SELECT name, '[2026-11-20, 2026-11-21)'::tstzrange, 'v', 0, '[]'::jsonb, 0, 0, task, 'v', 0
+        FROM (VALUES ('flights', 9), ('old', NULL)) AS made (name, task);
+"""
+
+
 def test_a_dataset_of_before_may_get_a_supervisor(new_database: Callable[..., str]) -> None:
     made = engine(new_database())
     with made.begin() as db:
@@ -412,8 +427,11 @@ def test_a_dataset_of_before_may_get_a_supervisor(new_database: Callable[..., st
                 " VALUES ('flights', 'events', 0, 7)"
             )
         )
+        db.exec_driver_sql(_PUBLISHED)
     schema.upgrade(made, os_user="tester")
     with made.begin() as db:
+        owners = db.execute(text("SELECT name, project_id FROM t_ds_dataset")).all()
+        assert [tuple(each) for each in owners] == [("flights", 5)]
         assert supervisors(db, DATABASE) == []
         assert make_supervisor(db, "flights", project_id=1, process_definition_id=3)
         add_version(db, "flights", version=1, document={}, suspended=False, user_id=1)

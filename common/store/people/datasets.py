@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Text, cast, exists, func, literal, select, true
+from sqlalchemy.dialects.postgresql import insert
 
-from common.store.tables import segment
+from common.model.rights import Principal
+from common.store.people.rights import seen_projects
+from common.store.tables import dataset, dataset_offsets, segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +27,19 @@ class DatasetSummary:
     changed: datetime
 
 
-def dataset_summaries(db: Connection, name: str | None = None) -> tuple[DatasetSummary, ...]:
-    """Return all datasets that anything was published into, or the one of this name."""
+def dataset_summaries(
+    db: Connection,
+    principal: Principal,
+    name: str | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+) -> tuple[DatasetSummary, ...]:
+    """Return the datasets that anything was published into and that the principal may see.
+
+    By name: the one of this name, or some of those behind one. What is of no project is for
+    administrators.
+    """
     used = segment.c.used
     statement = (
         select(
@@ -38,11 +52,14 @@ def dataset_summaries(db: Connection, name: str | None = None) -> tuple[DatasetS
             func.count().filter(~used).label("unused"),
             func.max(segment.c.created).label("changed"),
         )
+        .outerjoin_from(segment, dataset, dataset.c.name == segment.c.dataset)
+        .where(seen_projects(principal, dataset.c.project_id))
+        .where(true() if name is None else segment.c.dataset == name)
+        .where(segment.c.dataset > after)
         .group_by(segment.c.dataset)
         .order_by(segment.c.dataset)
+        .limit(limit)
     )
-    if name is not None:
-        statement = statement.where(segment.c.dataset == name)
     return tuple(
         DatasetSummary(
             name=row.dataset,
@@ -56,3 +73,18 @@ def dataset_summaries(db: Connection, name: str | None = None) -> tuple[DatasetS
         )
         for row in db.execute(statement)
     )
+
+
+def own_dataset(db: Connection, name: str, project_id: int, *, anyway: bool) -> int | None:
+    """Give a dataset that is no project's to this one; return the one that it is of by now.
+
+    None: it has rows or offsets, and is left to those who may have it `anyway`.
+    """
+    free = select(literal(name, Text), cast(literal(project_id), dataset.c.project_id.type))
+    if not anyway:
+        free = free.where(~exists().where(segment.c.dataset == name)).where(
+            ~exists().where(dataset_offsets.c.dataset == name)
+        )
+    db.execute(insert(dataset).from_select(["name", "project_id"], free).on_conflict_do_nothing())
+    owner: int | None = db.scalar(select(dataset.c.project_id).where(dataset.c.name == name))
+    return owner

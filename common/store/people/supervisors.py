@@ -110,12 +110,15 @@ def supervisor_named(
     return None if row is None else _view(row)
 
 
-def supervisors(db: Connection, principal: Principal) -> list[SupervisorView]:
-    """Return all supervisors that the principal sees, by id; terminated ones too."""
+def supervisors(
+    db: Connection, principal: Principal, *, after: str = "", limit: int | None = None
+) -> list[SupervisorView]:
+    """Return the supervisors that the principal sees, by id, behind one; terminated ones too."""
     rows = db.execute(
-        _VIEW.where(seen_projects(principal, supervisor_runtime.c.project_id)).order_by(
-            supervisor_runtime.c.id
-        )
+        _VIEW.where(seen_projects(principal, supervisor_runtime.c.project_id))
+        .where(supervisor_runtime.c.id > after)
+        .order_by(supervisor_runtime.c.id)
+        .limit(limit)
     )
     return [_view(row) for row in rows]
 

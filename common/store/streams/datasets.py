@@ -11,15 +11,61 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    bindparam,
+    cast,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert
 
 from common.store.fixed_statement import FixedStatement
+from common.store.tables import (
+    dataset,
+    process_definition,
+    process_instance,
+    segment,
+    task_instance,
+)
 
 # Any number will do that nobody else takes.
 _CLASS: Final = 0x0CAF_1037
 _ALONE: Final = FixedStatement(select(func.pg_advisory_xact_lock(_CLASS, bindparam("key"))))
 _TRY: Final = select(func.pg_try_advisory_xact_lock(_CLASS, bindparam("key")))
 _SHARED: Final = FixedStatement(select(func.pg_advisory_xact_lock_shared(_CLASS, bindparam("key"))))
+
+_NAME: Final = cast(bindparam("dataset"), Text)
+_OWN: Final = FixedStatement(
+    insert(dataset)
+    .from_select(
+        ["name", "project_id"],
+        select(_NAME, process_definition.c.project_id)
+        .join_from(
+            task_instance,
+            process_instance,
+            process_instance.c.id == task_instance.c.process_instance_id,
+        )
+        .join(
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
+        .where(task_instance.c.id == cast(bindparam("task_id"), Integer))
+        .where(~exists().where(dataset.c.name == _NAME))
+        # What is there already, and no project's, is not for whoever writes next.
+        .where(~exists().where(segment.c.dataset == _NAME)),
+    )
+    .on_conflict_do_nothing()
+)
+
+
+def own_new(db: Connection, name: str, task_id: int) -> None:
+    """Give a dataset that has nothing yet to the project of an attempt; any other is left alone."""
+    _OWN.execute(db, {"dataset": name, "task_id": task_id})
 
 
 def take_turn(db: Connection, datasets: Iterable[str], *, shared: bool = False) -> None:

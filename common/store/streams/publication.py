@@ -46,7 +46,7 @@ from common.model.segments import (
     mistake_of,
 )
 from common.model.states import TaskState
-from common.store.streams.datasets import overlaps, take_turn
+from common.store.streams.datasets import overlaps, own_new, take_turn
 from common.store.streams.locks import LOCK_COLUMNS, lock_of
 from common.store.tables import (
     dataset_offsets,
@@ -510,6 +510,7 @@ def _insert(
     segments = publication.segments
     if not segments:
         return ()
+    own_new(db, publication.dataset, publication.task_id)
     chunks = db.execute(
         _CHUNKS,
         {

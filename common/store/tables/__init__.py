@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from common.store.tables.commands import turn_of_command as turn_of_command
     from common.store.tables.complements import complement as complement
     from common.store.tables.complements import complement_date as complement_date
+    from common.store.tables.datasets import dataset as dataset
     from common.store.tables.datasets import dataset_offsets as dataset_offsets
     from common.store.tables.datasets import pending_segment as pending_segment
     from common.store.tables.datasets import segment as segment
@@ -104,6 +105,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "task_lock",
         "task_lock_holder",
         "task_lock_request",
+        "dataset",
         "segment",
         "pending_segment",
         "dataset_offsets",

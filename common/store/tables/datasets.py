@@ -108,6 +108,16 @@ task_lock_request: Final = Table(
 )
 Index("t_ds_task_lock_request_task_idx", task_lock_request.c.task_id)
 
+# The project that a dataset is of: the one that was first to publish into it, or to feed it.
+dataset: Final = Table(
+    "t_ds_dataset",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    number("project_id"),
+    time_now("create_time"),
+    not_empty("name"),
+)
+
 # A *segment*: files with the rows of an interval. A dataset's rows are those of its used segments.
 # `origin_version` and `origin_num` are what it was written as: one that was added while its
 # interval was replaced moves to the version of the replacement.

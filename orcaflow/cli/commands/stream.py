@@ -118,19 +118,14 @@ def lag(supervisor: _Id, form: FormatOption = Format.TABLE) -> None:
 
     Fields: partition, latest, lag.
     """
+    from operations.documents.streams import lag_rows
     from operations.session import opened
     from operations.streams import stream_given
 
     with opened() as session:
-        payload = stream_given(session, supervisor).view.status
-    latest = payload.get("latestOffsets") or {}
-    behind = payload.get("minimumLag") or {}
-    rows = [
-        {"partition": int(each), "latest": latest[each], "lag": behind.get(each)}
-        for each in sorted(latest, key=int)
-    ]
+        found = stream_given(session, supervisor).view
     print_rows(
-        rows,
+        lag_rows(found),
         form=form,
         columns=("partition", "latest", "lag"),
         none="Nothing is known of the stream yet; see `orcaflow stream status`",
