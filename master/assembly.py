@@ -17,6 +17,7 @@ from common.model.cluster import Node
 from common.registry.protocol import Registry
 from common.runtime.service import Loop
 from common.runtime.wakes import Wakes
+from common.store.master.assignment_ports import AssignmentStore
 from common.store.master.ports import (
     CommandStore,
     ComplementStore,
@@ -33,6 +34,9 @@ from common.store.retention import RetentionStore
 from master.commands.origin import Origin
 from master.graphs import GraphCache
 from master.identity import Identity
+from master.logic.assignment import AssignmentConfig
+from master.logic.worker_choice import BlacklistConfig, ChoiceConfig
+from master.loops.assign_loop import AssignLoop
 from master.loops.command_loop import CommandConfig, CommandLoop
 from master.loops.complement_loop import ComplementConfig, ComplementLoop
 from master.loops.dependent_loop import DependentConfig, DependentLoop
@@ -63,6 +67,7 @@ class Stores:
     complements: ComplementStore
     retention: RetentionStore
     supervisors: SupervisorStore | None = None
+    assignments: AssignmentStore | None = None
 
 
 class Master:
@@ -126,6 +131,7 @@ class Master:
             identity=self.identity,
             clock=clock,
             queue=self.queue,
+            asks=lambda: self.wakes.wake(AssignLoop.name),
             config=HoldConfig(interval=timedelta(seconds=config.hold_interval_seconds)),
         )
         self.timeouts = TimeoutLoop(
@@ -216,6 +222,16 @@ class Master:
                 identity=self.identity,
                 clock=clock,
             )
+        self.assigner: AssignLoop | None = None
+        if stores.assignments is not None:
+            self.assigner = AssignLoop(
+                stores.assignments,
+                membership=registry.membership,
+                identity=self.identity,
+                clock=clock,
+                queue=self.queue,
+                config=_assignment_config(config),
+            )
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
@@ -242,6 +258,7 @@ class Master:
             self.schedules,
             *(() if self.retention is None else (self.retention,)),
             *(() if self.supervisors is None else (self.supervisors,)),
+            *(() if self.assigner is None else (self.assigner,)),
             self.commands,
         )
 
@@ -249,8 +266,29 @@ class Master:
         self.queue.add(saved)
         if saved.holds:
             self.wakes.wake(HoldLoop.name)
+        if saved.asks:
+            self.wakes.wake(AssignLoop.name)
         if saved.dependents:
             self.dependents.on_new_wait()
 
+    def attempt_ended(self, task_instance_id: int) -> None:
+        """Note the end of an attempt that a notification tells of; from any thread."""
+        self.queue.forget(task_instance_id)
+        if self.assigner is not None and self.assigner.is_waiting:
+            # There may be room now.
+            self.wakes.wake(AssignLoop.name)
+
     def _is_clean(self, node: Node) -> bool:
         return node not in self._failover_store.run_owners()
+
+
+def _assignment_config(config: MasterConfig) -> AssignmentConfig:
+    return AssignmentConfig(
+        timeout=timedelta(seconds=config.task_assignment_timeout_seconds),
+        choice=ChoiceConfig(min_version=config.min_worker_version),
+        blacklist=BlacklistConfig(
+            max_failures=config.blacklist_failures,
+            back_off=timedelta(seconds=config.blacklist_seconds),
+            max_percentage=config.blacklist_percentage,
+        ),
+    )

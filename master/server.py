@@ -48,6 +48,7 @@ from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.store import schema
 from common.store.listen import Notifications
+from common.store.master.assignments import PostgresAssignmentStore
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.dependents import PostgresDependentStore
@@ -141,6 +142,7 @@ def run(config: Config) -> int:
                 complements=PostgresComplementStore(engine),
                 retention=PostgresRetentionStore(engine),
                 supervisors=PostgresSupervisorStore(engine),
+                assignments=PostgresAssignmentStore(engine),
             ),
             heartbeat_text=heartbeat_text(
                 settings.host, created=clock.now(), zone=zone, clock=clock
@@ -199,7 +201,7 @@ def _add_loops(
         notices,
         runs=master.runs,
         command_waiting=master.commands.heard,
-        attempt_ended=master.queue.forget,
+        attempt_ended=master.attempt_ended,
         upstream_changed=master.dependents.on_end,
         hold_changed=lambda: master.wakes.wake(master.holds.name),
         schedule_changed=lambda: master.wakes.wake(master.schedules.name),

@@ -56,6 +56,7 @@ class Worker:
         `heartbeat_text` is given what tells the status of this worker, and returns what writes the
         text of a heartbeat.
         """
+        address = f"{config.host}:{config.port}"
         self._tell_reported = reported
         self.wakes = Wakes()
         self.identity = Identity()
@@ -79,6 +80,7 @@ class Worker:
             complement_slots=config.complement_threads or config.exec_threads,
             group_ids=group_ids,
             ip=ip,
+            address=address,
             folders=folders,
             clock=clock,
             batch=config.fetch_task_num,
@@ -99,7 +101,7 @@ class Worker:
         self.tracks = TrackLoop(
             store=store, node=lambda: self.identity.node, live=self.attempts.facts_files
         )
-        address, lease = f"{config.host}:{config.port}", Lease()
+        lease = Lease()
         self.looks = LookLoop(
             lease=lease,
             store=store,

@@ -143,6 +143,16 @@ class MasterConfig:
     """A fire later than this is a misfire; the schedule's policy decides on it."""
     complement_interval_seconds: Seconds = 1.0
     """Interval at which live complements are checked without a notification."""
+    task_assignment_timeout_seconds: Annotated[float, Gt(0), Le(86_400)] = 300.0
+    """A worker that was chosen for a task has to claim it within this; then another is."""
+    min_worker_version: Annotated[str, MaxLen(64)] = "0"
+    """Workers of versions below this (as texts) are chosen for no task; others still claim."""
+    blacklist_failures: Annotated[int, Ge(0)] = 5
+    """Failures in a row of chosen tasks after which a worker is chosen no more for a while."""
+    blacklist_seconds: Seconds = 900.0
+    """The time for which such a worker is not chosen, unless a task of it succeeds."""
+    blacklist_percentage: Annotated[int, Ge(0), Le(100)] = 20
+    """No more workers than these are passed over for their failures."""
     stop_deadline_seconds: Annotated[float, Gt(0), Le(86_400)] = 13.0
     """A stop is over after this, whatever workers do; take worker.kill_grace_seconds + 8."""
     max_cpuload_avg: Annotated[float, Gt(0)] = 100.0

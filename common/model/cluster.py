@@ -96,6 +96,7 @@ def ip_number(address: str) -> int:
 
 ANY_WORKER = "-1"
 _YIELDS = "c"
+_CHOSEN = "="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class QueueEntry:
     share a host differ by the groups they were started with, which no address can tell. One that
     *yields*, as the tasks of complements do, goes after all of the same instance priority that
     don't, and says so in a seventh part, `c`; the sixth is 0 then if it is bound to no group.
+    A task for which a master has chosen a `worker` has `=` and that one's address as its hosts, and
+    no group.
 
     Another program's name may have four parts, or zeros before a number. It is `written`, and the
     entry equals the one that a master would name; whoever takes it out has to name it as it is.
@@ -120,6 +123,7 @@ class QueueEntry:
     hosts: str = ANY_WORKER
     worker_group_id: int = -1
     yields: bool = False
+    worker: str = ""
     written: str = field(default="", compare=False)
 
     @property
@@ -127,9 +131,10 @@ class QueueEntry:
         """The znode's name and data."""
         if self.written:
             return self.written
+        hosts = f"{_CHOSEN}{_escaped(self.worker)}" if self.worker else self.hosts
         name = (
             f"{self.process_priority}_{self.process_instance_id}"
-            f"_{self.task_priority}_{self.task_instance_id}_{self.hosts}"
+            f"_{self.task_priority}_{self.task_instance_id}_{hosts}"
         )
         if self.yields:
             return f"{name}_{max(0, self.worker_group_id)}_{_YIELDS}"
@@ -138,7 +143,7 @@ class QueueEntry:
     @property
     def is_for_any(self) -> bool:
         """True if any worker may claim it, and nobody goes first: only such are hinted at."""
-        return self.worker_group_id <= 0 and not self.yields
+        return self.worker_group_id <= 0 and not self.yields and not self.worker
 
     @property
     def sort_key(self) -> tuple[int, bool, int, int, int]:
@@ -168,24 +173,38 @@ class QueueEntry:
         except ValueError:
             # Python refuses to read numbers of thousands of digits.
             return None
+        hosts = parts[4] if len(parts) > 4 else ANY_WORKER
+        worker = _unescaped(hosts.removeprefix(_CHOSEN)) if hosts.startswith(_CHOSEN) else ""
         entry = cls(
             process_priority=numbers[0],
             process_instance_id=numbers[1],
             task_priority=numbers[2],
             task_instance_id=numbers[3],
-            hosts=parts[4] if len(parts) > 4 else ANY_WORKER,
+            hosts=ANY_WORKER if worker else hosts,
             worker_group_id=_group(numbers[4:], yields=yields),
             yields=yields,
+            worker=worker,
         )
         return entry if entry.name == name else replace(entry, written=name)
 
-    def suits(self, *, group_ids: Iterable[int], ip: int | None) -> bool:
+    def suits(self, *, group_ids: Iterable[int], ip: int | None, address: str = "") -> bool:
         """Return True if a worker of these groups and this address may claim it."""
+        if self.worker:
+            return self.worker == address
         if self.worker_group_id > 0 and self.worker_group_id in group_ids:
             return True
         if self.hosts == ANY_WORKER:
             return self.worker_group_id <= 0
         return ip is not None and str(ip) in self.hosts.split(",")
+
+
+def _escaped(address: str) -> str:
+    # The low line divides the parts of a name, and is allowed in names of hosts.
+    return address.replace("%", "%25").replace("_", "%5F")
+
+
+def _unescaped(written: str) -> str:
+    return written.replace("%5F", "_").replace("%25", "%")
 
 
 def _group(written: Sequence[int], *, yields: bool) -> int:

@@ -16,6 +16,7 @@ from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
 from common.model.lock_needs import LockNeed
 from common.model.states import Priority, ProcessState, TaskState
+from common.model.worker_needs import WorkerNeed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,8 @@ class SubmitTask:
     """Write the row of a new attempt and offer it to the workers; supersedes the one before.
 
     One with `due_at` is held back until then, one with `pools` until all their slots are free, and
-    one with `locks` until it has them all.
+    one with `locks` until it has them all. One with a `worker_need` is offered to the worker that
+    is chosen for it.
     `input_pool`: a JSON list of the properties that its upstream put out. A SUB_PROCESS also puts a
     command for its child, whose definition `child_definition` names by id or name. The worker
     multiplies the configured memory by `memory_factor`.
@@ -42,6 +44,7 @@ class SubmitTask:
     pools: tuple[PoolShare, ...] = ()
     pool_priority: int = 0
     locks: tuple[LockNeed, ...] = ()
+    worker_need: WorkerNeed | None = None
     timeout: TaskTimeout | None = None
     input_pool: str | None = None
     child_definition: int | str | None = None

@@ -23,6 +23,7 @@ from common.model.lock_needs import MAX_LOCKS, LockNeed, read_lock
 from common.model.retry_policy import RETRIES_ALL, RetryPolicy, read_retry_policy
 from common.model.states import Priority, TimeoutStrategy
 from common.model.task_type import TaskTypeSpec
+from common.model.worker_needs import WorkerNeed, read_worker_need
 
 MAX_NODES = 10_000
 MAX_NAME_LENGTH = 200
@@ -87,6 +88,7 @@ class TaskNode:
     pools: tuple[PoolShare, ...] = ()
     pool_priority: int = 0
     locks: tuple[LockNeed, ...] = ()
+    worker_need: WorkerNeed | None = None
     control: Control | None = None
     retry_policy: RetryPolicy = RETRIES_ALL
 
@@ -251,10 +253,14 @@ class _Reader:
         self._integer(entry, "memoryMax", f"{place}, memoryMax", default=0, lowest=-1)
         pools, pool_priority = self._pools(entry, place)
         locks = self._locks(entry, place)
+        worker_need = read_worker_need(
+            entry.get("workerSelect"), f"{place}, workerSelect", self._mistakes
+        )
         # A worker's type is not asked, since that would import its module.
         is_retried = task_type not in CONTROL_TYPES or CONTROL_TYPES[task_type].is_retried
-        if task_type in CONTROL_TYPES and (delay or pools or locks):
+        if task_type in CONTROL_TYPES and (delay or pools or locks or worker_need):
             key = "delayTime" if delay else "taskGroups" if pools else "locks"
+            key = key if delay or pools or locks else "workerSelect"
             self._mistakes.append(
                 f"{place}, {key}: a {task_type} takes no slot and is never held back;"
                 " give it to the tasks around it"
@@ -271,6 +277,7 @@ class _Reader:
             pools=pools,
             pool_priority=pool_priority,
             locks=locks,
+            worker_need=worker_need,
             control=read_control(task_type, entry, place, self._mistakes),
             retry_interval=timedelta(minutes=interval),
             priority=Priority[priority],

@@ -83,6 +83,10 @@ NODE_KEYS: Final[Mapping[str, Schema]] = {
     "taskGroupPriority": whole_number("Its priority in pools.", lowest=-1_000_000),
     "taskGroups": structure("The pools of which it takes slots.", "array"),
     "locks": structure("The intervals of datasets that it has to itself.", "array"),
+    "workerSelect": {
+        "description": "A worker is chosen for it: true, or dataset, availabilityGroup, capacity.",
+        "type": ["boolean", "object"],
+    },
     "waitStartTimeout": _ANY,
     "taskTimeoutParameter": _ANY,
     "forbidden": _ANY,

@@ -52,9 +52,13 @@ def queue_entry(
     worker_group_id: int,
     ip_list: str | None,
     yields: bool,
+    worker: str | None = None,
 ) -> QueueEntry:
-    """Return the queue entry of an attempt whose effective group is `worker_group_id`."""
-    bound = worker_group_id > 0
+    """Return the queue entry of an attempt whose effective group is `worker_group_id`.
+
+    Of one for which a `worker` was chosen, that one's alone.
+    """
+    bound = worker_group_id > 0 and not worker
     return QueueEntry(
         process_priority=process_priority,
         process_instance_id=process_instance_id,
@@ -63,4 +67,5 @@ def queue_entry(
         hosts=queue_hosts(ip_list) if bound else ANY_WORKER,
         worker_group_id=worker_group_id if bound else -1,
         yields=yields,
+        worker=worker or "",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from common.model.cluster import Node
 from common.model.failures import UNEXPLAINED
 from common.model.states import TaskState
+from common.model.worker_needs import UNASSIGNED
 from common.why.causes import Cause, CauseKind
 from common.why.cluster import no_master_cause, no_zookeeper_cause, worker_causes
 from common.why.facts import Attempt, Facts, LostAttempt, QueuePlace, Run
@@ -73,6 +74,10 @@ def queued_cause(facts: Facts, attempt: Attempt) -> Cause:
     alive = facts.alive
     group = place.group_name or str(place.group_id)
     whom = f"a worker of the group {group!r}" if place.group_id > 0 else "a worker"
+    if attempt.host == UNASSIGNED:
+        whom = f"a master to choose {whom} for it,"
+    elif attempt.host:
+        whom = f"{attempt.host}, which a master has chosen for it,"
     because = [] if alive is None else list(worker_causes(place, alive, group))
     if alive is None:
         because.append(no_zookeeper_cause())

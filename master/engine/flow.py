@@ -93,6 +93,7 @@ def submission(
         pools=node.pools,
         pool_priority=node.pool_priority,
         locks=needed_locks(run, name) if node.locks else (),
+        worker_need=node.worker_need,
         timeout=node.timeout,
         input_pool=properties_of(values_of(run.input_variables(name))),
         child_definition=_child_definition(node),

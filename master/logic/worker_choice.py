@@ -5,8 +5,8 @@ version, and no replica of the task. A *strategy* fills workers up or spreads ta
 prefer some of them by the dataset (*affinity*) or by the task's type (*category*). Equal workers
 are taken in the order of their addresses, so equal arguments have one answer.
 
-Its caller is to be the assigner of a master, for tasks that ask for a choice; it is not there yet.
-All others go to whichever worker claims them first.
+Its caller is `master.logic.assignment`, for tasks that ask for a choice. All others go to whichever
+worker claims them first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import Enum
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
+
+from common.model.worker_strategy import Affinity, Categories, Filling, Strategy
 
 DISABLED_VERSION: Final = ""
 """The version of a worker that takes no tasks; those that run there end as they would."""
@@ -70,48 +71,6 @@ class ChoiceConfig:
 
     min_version: str = "0"
     parallel_share: float = 1.0
-
-
-class Filling(Enum):
-    """The order among runnable workers."""
-
-    FILL_CAPACITY = "fillCapacity"
-    EQUAL_DISTRIBUTION = "equalDistribution"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Affinity:
-    """Datasets with hosts of their own, where no others go; if strong, they go nowhere else."""
-
-    hosts: Mapping[str, Collection[str]]
-    is_strong: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CategoryRule:
-    """The category of workers for a task type: by the dataset, else the default one if any."""
-
-    default: str | None = None
-    by_dataset: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Categories:
-    """Task types with preferred categories of workers."""
-
-    rules: Mapping[str, CategoryRule]
-    is_strong: bool = False
-
-
-Preference: TypeAlias = Affinity | Categories
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
-    """A way to choose; the default is Druid's, and that of stream tasks."""
-
-    filling: Filling = Filling.EQUAL_DISTRIBUTION
-    preference: Preference | None = None
 
 
 def choose(

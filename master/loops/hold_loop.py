@@ -8,6 +8,7 @@ master may release anything: the tables' locks decide between two.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -44,12 +45,15 @@ class HoldLoop:
         identity: Identity,
         clock: Clock,
         queue: QueueLoop,
+        asks: Callable[[], None] = lambda: None,
         config: HoldConfig | None = None,
     ) -> None:
+        """`asks` is called when some that are released ask for a worker first."""
         self._store = store
         self._identity = identity
         self._clock = clock
         self._queue = queue
+        self._asks = asks
         self._config = config or HoldConfig()
         self._next_look = clock.monotonic()
 
@@ -67,6 +71,8 @@ class HoldLoop:
             pause = min(timedelta(seconds=ended - started), self._config.interval / 10)
             self._next_look = ended + pause.total_seconds()
         self._queue.offer(released.offers)
+        if released.asks:
+            self._asks()
         if released.instances:
             log.info("the turn of waiting instances came", extra={"count": released.instances})
         if released.next_due is None:

@@ -60,6 +60,8 @@ class MemoryTaskStore(TaskStore):
                 task = self._db.tasks.get(task_id)
                 if task is None or not self._may_start(task):
                     continue
+                if task.host not in (None, node.address):
+                    continue
                 if hinted and entry_of(self._db, task_id).worker_group_id > 0:
                     continue
                 places = folders.paths(

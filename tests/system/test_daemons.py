@@ -460,7 +460,7 @@ def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: 
     operator.does("worker", "disable", address, "--reason", "new disk")
     operator.does("server", "restart", "worker-server", "--port", port)
     begun = operator.told("run", "grouped", "--worker-group", "etl")
-    instance_id = str(begun["process_instance_id"])
+    instance_id = str(begun["instance"]["id"])
     while "worker_disabled" not in operator.does("instance", "why", instance_id, "-o", "json"):
         pass
     (row,) = [each for each in operator.told("worker", "list") if each["address"] == address]
@@ -470,6 +470,17 @@ def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: 
     )
     operator.does("worker", "enable", address)
     assert operator.run("instance", "watch", instance_id).returncode == 0
+    # A master chooses this one, since it alone serves the group.
+    connection = psycopg2.connect(operator.does("config", "get", "database.dsn").strip())
+    with connection, connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE t_ds_process_definition SET process_definition_json = jsonb_set("
+            "process_definition_json::jsonb, '{tasks,0,workerSelect}', 'true')::text"
+            " WHERE name = 'grouped'"
+        )
+    connection.close()
+    document = operator.told("run", "grouped", "--worker-group", "etl", "--wait")
+    assert [task["host"] for task in document["tasks"]] == [address]
     assert operator.does("server", "stop", "worker-server", "--port", port).startswith("stopped")
 
 

@@ -188,6 +188,17 @@ def test_an_entry_is_read_as_it_was_written(hosts: str, group: int, yields: bool
     assert QueueEntry.parse(entry.name) == entry
 
 
+@pytest.mark.parametrize("yields", [False, True])
+def test_an_entry_for_a_chosen_worker_suits_that_one_alone(*, yields: bool) -> None:
+    worker = "w_1%5F.example.org:1234"
+    entry = replace(ENTRY, worker=worker, yields=yields)
+    assert entry.name.startswith("2_12_2_45_=w%5F1%255F.example.org:1234")
+    assert QueueEntry.parse(entry.name) == entry
+    assert entry.suits(group_ids=(), ip=None, address=worker)
+    assert not entry.suits(group_ids=(3,), ip=ip_number("10.0.0.7"), address="w:1")
+    assert not entry.is_for_any
+
+
 def test_an_entry_of_four_parts_is_for_any_worker() -> None:
     assert QueueEntry.parse("2_12_2_45") == ENTRY
 

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from master.logic.worker_choice import (
+from common.model.worker_strategy import (
     Affinity,
-    Blacklist,
-    BlacklistConfig,
     Categories,
     CategoryRule,
-    ChoiceConfig,
     Filling,
     Preference,
     Strategy,
+)
+from master.logic.worker_choice import (
+    Blacklist,
+    BlacklistConfig,
+    ChoiceConfig,
     TaskNeed,
     WorkerRoom,
     choose,

@@ -83,6 +83,7 @@ class ClaimLoop:
         complement_slots: int,
         group_ids: Callable[[], Collection[int]],
         ip: int | None,
+        address: str = "",
         folders: AttemptFolders,
         clock: Clock,
         batch: int,
@@ -104,6 +105,7 @@ class ClaimLoop:
         self._complement_slots = complement_slots
         self._group_ids = group_ids
         self._ip = ip
+        self._address = address
         self._folders = folders
         self._clock = clock
         self._batch = batch
@@ -353,7 +355,7 @@ class ClaimLoop:
                 break
             if entry.yields and (empty <= 0 or complement <= 0):
                 continue
-            if entry.suits(group_ids=groups, ip=self._ip):
+            if entry.suits(group_ids=groups, ip=self._ip, address=self._address):
                 found.append(entry)
                 empty -= 1
                 if entry.yields:

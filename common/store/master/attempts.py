@@ -47,9 +47,13 @@ class Place:
     task_priority: int
     worker_group_id: int
     yields: bool
+    worker: str | None = None
+    """The worker that was chosen for it, if it asks for one."""
 
 
-def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Place:
+def place_in_queue(
+    run: AnyRow, *, task_priority: int, task_group_id: int, worker: str | None = None
+) -> Place:
     """Return the place of an attempt of this run, given its own priority and group."""
     return Place(
         process_priority=run.process_instance_priority,
@@ -57,6 +61,7 @@ def place_in_queue(run: AnyRow, *, task_priority: int, task_group_id: int) -> Pl
         task_priority=task_priority,
         worker_group_id=effective_group(task_group_id, run.worker_group_id),
         yields=is_complement(run.history_cmd),
+        worker=worker,
     )
 
 
@@ -84,6 +89,7 @@ def queue_entries(db: Connection, places: Iterable[Mapping[int, Place]]) -> list
                 worker_group_id=place.worker_group_id,
                 ip_list=lists.get(place.worker_group_id),
                 yields=place.yields,
+                worker=place.worker,
             )
             for task_id, place in one.items()
         ]

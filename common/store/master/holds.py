@@ -46,6 +46,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.model.worker_needs import UNASSIGNED
 from common.store.master.attempts import Place, queue_entries
 from common.store.master.endings import give_up_promises
 from common.store.master.held_locks import get_locks, needs_of, out_of_reach
@@ -140,6 +141,7 @@ _HELD_COLUMNS: Final = (
     task_instance.c.process_instance_id,
     task_instance.c.task_instance_priority,
     task_instance.c.worker_group_id,
+    task_instance.c.host,
     process_instance.c.process_instance_priority,
     process_instance.c.worker_group_id.label("process_group_id"),
     IS_COMPLEMENT.label("yields"),
@@ -422,20 +424,21 @@ class PostgresHoldStore(HoldStore):
             due = db.execute(_DUE, {"now": now}).all()
             held = db.execute(_HELD_AFTER, {"after": self._checked}).all()
             locking = db.execute(_LOCKING_AFTER, {"after": self._asked_locks}).all()
-            offers, again = _release_attempts(db, due, [*held, *locking], now)
+            offers, asks, again = _release_attempts(db, due, [*held, *locking], now)
             is_soon = again or len(due) == _CHUNK
             next_due = now if is_soon else db.scalar(_NEXT_DUE, {"now": now})
             instances = _release_instances(db, now)
         self._checked = held[-1].id if len(held) == _CHUNK else 0
         self._asked_locks = locking[-1].id if len(locking) == _CHUNK else 0
-        return Released(offers=tuple(offers), instances=instances, next_due=next_due)
+        return Released(offers=tuple(offers), instances=instances, next_due=next_due, asks=asks)
 
 
 def _release_attempts(
     db: Connection, due: Sequence[AnyRow], held: Sequence[AnyRow], now: datetime
-) -> tuple[list[QueueEntry], bool]:
-    """Submit what nothing holds any more; return True besides if some locks must be asked for soon.
+) -> tuple[list[QueueEntry], bool, bool]:
+    """Submit what nothing holds any more; return what to offer.
 
+    And whether some ask for a worker first, and whether some locks must be asked for soon.
     That is what its pools have room for, and of the pages `due` (their delay is over) and `held`
     (they wait for slots or locks) what stands in no line, if it gets its locks. One that waited for
     slots alone is in no line if somebody has deleted its rows there.
@@ -462,8 +465,10 @@ def _release_attempts(
     if took:
         db.execute(_TAKE_SLOTS, {"ids": took, "now": now})
     released = free | verdicts.let_go
-    offered = {task_id: _place(row) for task_id, row in released.items() if task_id in moved}
-    return (queue_entries(db, [offered])[0] if offered else []), locks.again
+    gone = {task_id: row for task_id, row in released.items() if task_id in moved}
+    offered = {task_id: _place(row) for task_id, row in gone.items() if row.host != UNASSIGNED}
+    entries = queue_entries(db, [offered])[0] if offered else []
+    return entries, len(offered) < len(gone), locks.again
 
 
 def _judge_line(db: Connection, due: Sequence[int], *, without: Collection[int]) -> _Verdicts:

@@ -259,6 +259,7 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
     if (
         decision.attempt != 1
         or not is_for_workers(decision)
+        or decision.worker_need is not None
         or first_state(decision) is not TaskState.SUBMITTED
     ):
         return None

@@ -142,6 +142,8 @@ class Saved:
     """True if attempts have begun that wait for other process instances."""
     hinted: bool = False
     """True if a worker has been told of those offers that any worker may take."""
+    asks: bool = False
+    """True if attempts were submitted for which a worker has to be chosen."""
     overtaken: frozenset[Ownership] = frozenset()
     """Runs that were to end as paused, and that were asked to stop by then: nothing was written for
     them, and they have to be loaded again."""
@@ -261,12 +263,14 @@ class FailoverStore(Protocol):
 class Released:
     """The result of a release: attempts to queue, and the number of instances whose turn came.
 
-    `next_due`: the time at which the next delay ends.
+    `next_due`: the time at which the next delay ends. `asks`: some that were released ask for a
+    worker, and are offered once one is chosen.
     """
 
     offers: tuple[QueueEntry, ...]
     instances: int
     next_due: datetime | None
+    asks: bool = False
 
 
 class HoldStore(Protocol):

@@ -39,6 +39,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.model.worker_needs import UNASSIGNED
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
 from common.store.master.plain_save import HintTarget, no_hint, plain, save_plainly
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
@@ -189,6 +190,7 @@ _UNCLAIMED: Final = (
         _EFFECTIVE_GROUP.label("worker_group_id"),
         worker_group.c.ip_list,
         IS_COMPLEMENT.label("yields"),
+        task_instance.c.host.label("worker"),
     )
     .join_from(
         task_instance,
@@ -196,6 +198,7 @@ _UNCLAIMED: Final = (
         process_instance.c.id == task_instance.c.process_instance_id,
     )
     .outerjoin(worker_group, worker_group.c.id == _EFFECTIVE_GROUP)
+    .where(task_instance.c.host.is_distinct_from(UNASSIGNED))
     .where(_IS_OWN)
     .where(task_instance.c.state == TaskState.SUBMITTED)
     .where(task_instance.c.flag == 1)
@@ -389,6 +392,7 @@ class PostgresRunStore(RunStore):
                 worker_group_id=row.worker_group_id,
                 ip_list=row.ip_list,
                 yields=row.yields,
+                worker=row.worker,
             )
             for row in rows
         )

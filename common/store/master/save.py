@@ -286,7 +286,12 @@ class _Save:
         name = (run_id, decision.name, decision.attempt)
         made = submission(self._runs[run_id], decision, at)
         _require_storable(name, made.row)
-        if decision.pools or decision.locks or decision.child_definition is not None:
+        if (
+            decision.pools
+            or decision.locks
+            or decision.worker_need is not None
+            or decision.child_definition is not None
+        ):
             _require_storable(name, texts_of(decision))
         self._wave(run_id, decision.name, 2).submitted[name] = made
 
@@ -372,6 +377,7 @@ def write(db: Connection, steps: Sequence[Step], runs: Mapping[int, AnyRow]) -> 
         holds=holds or submitted.held or withdrawals.pools,
         intents=withdrawals.intents,
         dependents=submitted.dependents,
+        asks=submitted.asks,
         overtaken=overtaken,
     )
 

@@ -20,6 +20,7 @@ from common.model.commands import child_command_type
 from common.model.decisions import DecideTask, SubmitTask
 from common.model.definitions import PoolShare
 from common.model.states import TaskState
+from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.store.master.attempts import Place, place_in_queue
 from common.store.queue_entries import effective_group
 from common.store.tables import (
@@ -28,6 +29,7 @@ from common.store.tables import (
     process_definition,
     process_instance,
     relation_process_instance,
+    task_assignment,
     task_group,
     task_group_queue,
     task_instance,
@@ -109,6 +111,7 @@ class Submitted:
     offered: dict[int, Place] = field(default_factory=dict)
     held: bool = False
     dependents: bool = False
+    asks: bool = False
 
 
 def texts_of(decision: SubmitTask) -> dict[str, Any]:
@@ -117,6 +120,9 @@ def texts_of(decision: SubmitTask) -> dict[str, Any]:
         f"pools[{index}]": share.pool_name for index, share in enumerate(decision.pools)
     }
     texts |= {f"locks[{index}]": need.interval for index, need in enumerate(decision.locks)}
+    if decision.worker_need is not None:
+        texts["workerSelect.dataset"] = decision.worker_need.dataset
+        texts["workerSelect.availabilityGroup"] = decision.worker_need.availability_group
     return texts | {"child_definition": decision.child_definition}
 
 
@@ -126,6 +132,7 @@ def submission(run: AnyRow, decision: SubmitTask, at: datetime) -> Submission:
         "process_definition_id": run.process_definition_id,
         "process_instance_id": run.id,
         "executor_id": run.executor_id,
+        "host": None if decision.worker_need is None else UNASSIGNED,
     }
     return Submission(row=row, decision=decision, at=at)
 
@@ -221,6 +228,9 @@ def submit(
             children[task_id] = one
         elif decision.task_type == DEPENDENT:
             submitted.dependents = True
+        elif row["state"] == TaskState.SUBMITTED and decision.worker_need is not None:
+            # It is offered once a worker is chosen for it.
+            submitted.asks = True
         elif row["state"] == TaskState.SUBMITTED:
             submitted.offered[task_id] = place_in_queue(
                 runs[row["process_instance_id"]],
@@ -233,6 +243,9 @@ def submit(
                 pooled[task_id] = one
             if decision.locks:
                 locking[task_id] = one
+    asking = {key: one for key, one in by_id.items() if one.decision.worker_need is not None}
+    if asking:
+        _request_workers(db, asking)
     if pooled:
         _request_slots(db, pooled)
     if locking:
@@ -294,6 +307,22 @@ def _request_locks(db: Connection, locking: Mapping[int, Submission]) -> None:
             }
             for task_id, one in locking.items()
             for need in one.decision.locks
+        ],
+    )
+
+
+def _request_workers(db: Connection, asking: Mapping[int, Submission]) -> None:
+    needs = {key: one.decision.worker_need or WorkerNeed() for key, one in asking.items()}
+    db.execute(
+        insert(task_assignment),
+        [
+            {
+                "task_id": task_id,
+                "dataset": need.dataset,
+                "availability_group": need.availability_group,
+                "capacity": need.capacity,
+            }
+            for task_id, need in needs.items()
         ],
     )
 

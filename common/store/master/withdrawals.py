@@ -29,6 +29,7 @@ from sqlalchemy import (
 from common.model.cluster import KillEntry
 from common.model.decisions import AbandonTask, KillTask, PauseTask
 from common.model.states import LIVE_TASK_STATES, UNSTARTED_TASK_STATES, TaskState
+from common.model.worker_needs import UNASSIGNED
 from common.store.master.attempts import (
     IS_NAMED,
     NAMED,
@@ -84,6 +85,8 @@ _WITHDRAW: Final = (
     .values(
         state=_WITHDRAWN.c.state,
         wanted_state=_WITHDRAWN.c.state,
+        # The worker that was chosen for it never had it.
+        host=None,
         end_time=_WITHDRAWN.c.at,
         reason=_WITHDRAWN.c.reason,
     )
@@ -198,11 +201,12 @@ def _may_be_withdrawn(row: AnyRow) -> bool:
 
 
 def _note_withdrawn(row: AnyRow, runs: Mapping[int, AnyRow], results: Withdrawals) -> None:
-    if row.state == TaskState.SUBMITTED and row.task_type != SUB_PROCESS:
+    if row.state == TaskState.SUBMITTED and row.task_type != SUB_PROCESS and row.host != UNASSIGNED:
         results.withdrawn[row.id] = place_in_queue(
             runs[row.process_instance_id],
             task_priority=row.task_instance_priority,
             task_group_id=row.worker_group_id,
+            worker=row.host,
         )
 
 

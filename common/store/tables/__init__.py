@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from common.store.tables.alerts import alert as alert
     from common.store.tables.alerts import alertgroup as alertgroup
     from common.store.tables.alerts import relation_user_alertgroup as relation_user_alertgroup
+    from common.store.tables.assignments import task_assignment as task_assignment
+    from common.store.tables.assignments import worker_failures as worker_failures
+    from common.store.tables.assignments import worker_strategy as worker_strategy
     from common.store.tables.columns import COMMAND_TYPES as COMMAND_TYPES
     from common.store.tables.columns import EXECUTION_STATES as EXECUTION_STATES
     from common.store.tables.columns import metadata as metadata
@@ -111,6 +114,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "dataset_offsets",
     ),
     "streams": ("supervisor", "supervisor_runtime", "supervisor_command", "stream_task"),
+    "assignments": ("task_assignment", "worker_strategy", "worker_failures"),
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),
     "complements": ("complement", "complement_date"),

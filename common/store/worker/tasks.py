@@ -170,6 +170,8 @@ _CLAIMABLE: Final = (
     .where(task_instance.c.flag + 0 == 1)
     .where(task_instance.c.wanted_state.is_(None))
     .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
+    # One for which a worker was chosen is that one's, and nobody's before.
+    .where(or_(task_instance.c.host.is_(None), task_instance.c.host == bindparam("worker_host")))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
     # The name of a queue entry tells whose it is, and only masters write that.
     .where(

@@ -1,0 +1,82 @@
+"""The facts by which workers are chosen for tasks that ask for it, and the choices. Pure.
+
+The store reads the first in a transaction and writes the second in the same; `master/logic` makes
+the one of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from common.model.worker_needs import WorkerNeed
+from common.model.workers import WorkerMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingTask:
+    """A submitted attempt that asks for a worker, not claimed yet.
+
+    `worker` is the one that was chosen, at `since`; None if none is. `excluded` were chosen before
+    and did not claim it. A task of a worker group has the group's id and the hosts in its row.
+    """
+
+    id: int
+    task_type: str
+    need: WorkerNeed
+    worker: str | None = None
+    since: datetime | None = None
+    excluded: tuple[str, ...] = ()
+    tries: int = 0
+    group_id: int = -1
+    group_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedEnd:
+    """The end of an attempt that had asked; None if it says nothing about its worker."""
+
+    worker: str
+    succeeded: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentFacts:
+    """The facts of one moment, by the clock of the database; tasks in the order of the queue.
+
+    `used` counts slots by worker, `groups` has the availability groups of what runs there.
+    `strategy` is the document of the newest strategy, None if there is none. `failures` are those
+    in a row by worker, `until` ends the time for which one gets nothing.
+    """
+
+    now: datetime
+    tasks: tuple[AskingTask, ...] = ()
+    ends: tuple[AskedEnd, ...] = ()
+    used: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    modes: Mapping[str, WorkerMode] = field(default_factory=dict)
+    strategy: object = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The choices: a worker for each of some tasks, and what is taken back.
+
+    `assigned` are tasks with their workers, also of those that were another's. `taken_back` have no
+    worker now. `excluded` has the workers that a task is not given to, where that has changed.
+    `failed` end with a reason. `failures` and `until` are as of then.
+    """
+
+    assigned: Mapping[int, str] = field(default_factory=dict)
+    taken_back: tuple[int, ...] = ()
+    excluded: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, datetime] = field(default_factory=dict)
+
+
+Decide: TypeAlias = Callable[[AssignmentFacts], Choices]

@@ -1,0 +1,63 @@
+"""Attempts that ask for a worker, the strategies by which one is chosen, and workers that fail."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from common.store.tables.columns import metadata, number, time, time_now
+from common.store.tables.runs import task_instance
+
+# What an attempt asks for, from its submission to its end. The worker that was chosen is the
+# attempt's host. `excluded`: workers that were chosen before and did not claim it.
+task_assignment: Final = Table(
+    "t_ds_task_assignment",
+    metadata,
+    Column(
+        "task_id",
+        Integer,
+        ForeignKey(task_instance.c.id, ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("dataset", String(255), server_default=text("''"), nullable=False),
+    Column("availability_group", String(255)),
+    number("capacity", 1),
+    time("assigned_at"),
+    number("tries", 0),
+    Column("excluded", ARRAY(Text), server_default=text("'{}'"), nullable=False),
+    time_now("create_time"),
+    CheckConstraint("capacity > 0", name="capacity"),
+)
+
+# The strategies, of which the newest holds; rows are never changed.
+worker_strategy: Final = Table(
+    "t_ds_worker_strategy",
+    metadata,
+    Column("version", Integer, Identity(), primary_key=True),
+    Column("document", JSONB, nullable=False),
+    Column("user_name", String(64)),
+    Column("note", String(255)),
+    time_now("create_time"),
+)
+
+# The failures in a row of a worker, by its address, and the time until which it gets nothing.
+worker_failures: Final = Table(
+    "t_ds_worker_failures",
+    metadata,
+    Column("worker", String(255), primary_key=True),
+    number("failures", 0),
+    time("until"),
+)
