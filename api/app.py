@@ -16,6 +16,7 @@ from api.answers import Problem
 from api.asking import check_parameters, session_of
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
+from api.druid import serving as druid
 from api.gate import Gate
 from api.handling import HandledRoute, handler, keep_apart
 from api.known_tokens import KnownTokens
@@ -151,6 +152,7 @@ def build(
     keep_apart(app.routes)
     _add_base(app, problems)
     dolphinscheduler.add_to(app)
+    druid.add_to(app)
     app.add_exception_handler(SchedulerError, on_scheduler_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)

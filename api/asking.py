@@ -105,6 +105,17 @@ def _principal_of(request: Request, *, may_be_known: bool) -> Principal:
     return principal
 
 
+def check_origin(request: Request) -> None:
+    """Refuse what a page of another origin makes a browser send, along with its cookie."""
+    site = request.headers.get("sec-fetch-site", "none")
+    origin = request.headers.get("origin")
+    if site not in ("none", "same-origin") or (
+        origin is not None
+        and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
+    ):
+        raise UnauthenticatedError("the request comes from a page of another origin")
+
+
 def address_of(request: Request) -> str | None:
     return None if request.client is None else request.client.host
 

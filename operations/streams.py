@@ -166,6 +166,40 @@ def stream_history(session: Session, stream: str) -> list[VersionView]:
         return store.versions(db, _found(db, session, stream, Action.VIEW).id)
 
 
+def stream_histories(session: Session) -> list[VersionView]:
+    """The versions of all supervisors that the principal sees, by id, the newest first."""
+    with session.engine.connect() as db:
+        return store.all_versions(db, session.principal)
+
+
+def check_operator(session: Session, stream: str) -> None:
+    """Refuse whoever may not steer a supervisor."""
+    with session.engine.connect() as db:
+        _found(db, session, stream, Action.OPERATE)
+
+
+def suspend_streams(session: Session, *, suspended: bool) -> None:
+    """Suspend all supervisors that the principal sees, or resume; or none, without the right."""
+    for each in _all_active(session, Action.OPERATE):
+        if each.suspended is not suspended:
+            suspend_stream(session, each.id, suspended=suspended)
+
+
+def terminate_streams(session: Session) -> None:
+    """Have all supervisors end that the principal sees; or none, without the right."""
+    for each in _all_active(session, Action.AUTHOR):
+        terminate_stream(session, each.id)
+
+
+def _all_active(session: Session, action: Action) -> list[SupervisorView]:
+    with session.engine.connect() as db:
+        found = store.supervisors(db, session.principal)
+        active = [each for each in found if each.active and each.document is not None]
+        for project in sorted({each.project_id for each in active}):
+            seen(db, session.principal, action, Thing.PROJECT, project)
+    return active
+
+
 @operation
 def suspend_stream(session: Session, stream: str, *, suspended: bool) -> int:
     """Suspend a supervisor, or resume it; returns the version. Refused if it is so already."""

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
-from api.asking import RequestSession
+from api.asking import RequestSession, check_origin
 from api.dolphinscheduler import definitions, instances, lists, projects, runs, schedules, tasks
 from api.dolphinscheduler import log_in as log_ins
 from api.dolphinscheduler.call import Call, read_parameters
@@ -230,7 +230,7 @@ def _session(request: Request, takes: object) -> Session:
     if token:
         principal = principal_of(engine, token.strip(), address=address, request=name)
     elif text := _session_text(request):
-        _check_origin(request)
+        check_origin(request)
         principal = principal_of_session(engine, text, address=address, request=name)
     if principal is None:
         raise UnauthenticatedError("the request has no valid token and no valid session")
@@ -241,17 +241,6 @@ def _session(request: Request, takes: object) -> Session:
 def _session_text(request: Request) -> str | None:
     name = log_ins.SESSION
     return request.headers.get(name) or request.cookies.get(name)
-
-
-def _check_origin(request: Request) -> None:
-    """Refuse what a page of another origin makes a browser send, along with its cookie."""
-    site = request.headers.get("sec-fetch-site", "none")
-    origin = request.headers.get("origin")
-    if site not in ("none", "same-origin") or (
-        origin is not None
-        and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
-    ):
-        raise UnauthenticatedError("the request comes from a page of another origin")
 
 
 def _address(request: Request) -> str | None:

@@ -63,6 +63,7 @@ DOORS = {
         "api/app.py",
         "api/handling.py",
         "api/dolphinscheduler/serving.py",
+        "api/druid/serving.py",
     ),
     "uvicorn": ("api/server.py",),
     "yaml": ("operations/strict_yaml.py",),

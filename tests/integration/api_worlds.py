@@ -107,6 +107,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             "datasource": datasource or 0,
             "dataset": name,
             "stream": name,
+            "stream-task": f"read_{name}",
         }
     )
 
@@ -118,8 +119,22 @@ def _add_stream(db: Connection, name: str, project_id: int, definition: int, tas
             id=name, version=1, project_id=project_id, process_definition_id=definition
         )
     )
-    document = {"spec": {"ioConfig": {"consumerProperties": {"sasl.password": "of " + name}}}}
+    document = copy.deepcopy(SMALL)
+    document["spec"]["dataSchema"]["dataSource"] = name
+    document["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] = "hunter2"
     db.execute(insert(t.supervisor).values(id=name, version=1, spec=document))
+    db.execute(
+        insert(t.stream_task).values(
+            name=f"read_{name}",
+            supervisor=name,
+            version=1,
+            epoch=1,
+            group_id=0,
+            base_sequence="read",
+            assignment={"starts": {"0": 0}},
+            command_id=90_000 + task,
+        )
+    )
     db.execute(insert(t.dataset).values(name=name, project_id=project_id))
     add_segment(db, name, task)
 

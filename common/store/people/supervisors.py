@@ -194,16 +194,18 @@ def versions(db: Connection, supervisor_id: str) -> list[VersionView]:
         .where(supervisor.c.id == supervisor_id)
         .order_by(supervisor.c.version.desc())
     )
-    return [
-        VersionView(
-            id=row.id,
-            version=row.version,
-            document=row.spec,
-            suspended=row.suspended,
-            create_time=row.create_time,
-        )
-        for row in rows
-    ]
+    return [_version(row) for row in rows]
+
+
+def all_versions(db: Connection, principal: Principal) -> list[VersionView]:
+    """Return those of all supervisors that the principal sees, by id."""
+    rows = db.execute(
+        select(supervisor)
+        .join(supervisor_runtime, supervisor_runtime.c.id == supervisor.c.id)
+        .where(seen_projects(principal, supervisor_runtime.c.project_id))
+        .order_by(supervisor.c.id, supervisor.c.version.desc())
+    )
+    return [_version(row) for row in rows]
 
 
 def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
@@ -278,6 +280,16 @@ def other_stream(db: Connection, dataset: str, stream: str) -> str | None:
         .limit(1)
     )
     return found
+
+
+def _version(row: AnyRow) -> VersionView:
+    return VersionView(
+        id=row.id,
+        version=row.version,
+        document=row.spec,
+        suspended=row.suspended,
+        create_time=row.create_time,
+    )
 
 
 def _view(row: AnyRow) -> SupervisorView:

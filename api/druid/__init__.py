@@ -1,0 +1,1 @@
+"""Druid's HTTP API of supervisors, tasks and workers, below `/druid/indexer/v1`."""
