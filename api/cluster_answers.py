@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -139,6 +139,29 @@ class WorkerMode(Answer):
     mode: Mode
     reason: str | None
     since: datetime | None
+
+
+class WorkerStrategy(Answer):
+    """A version of the strategy by which workers are chosen; version 0 is the default."""
+
+    version: int
+    document: dict[str, Any]
+    note: str | None
+    by: str | None
+    since: datetime | None
+
+
+class WorkerStrategyList(Answer):
+    """The strategies, the present one first."""
+
+    items: list[WorkerStrategy]
+
+
+class NewWorkerStrategy(Shape):
+    """A strategy as in Druid's dynamic configuration of workers."""
+
+    document: dict[str, Any]
+    note: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
 
 
 class Pool(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from common.store.people.worker_strategies import StrategyView
 from operations.workers import ModeChange, WorkerView
 
 
@@ -31,4 +32,15 @@ def mode_row(change: ModeChange) -> dict[str, object]:
         "mode": change.mode.value,
         "reason": change.reason,
         "since": change.since,
+    }
+
+
+def strategy_row(view: StrategyView) -> dict[str, object]:
+    """A version of the strategy by which workers are chosen."""
+    return {
+        "version": view.version,
+        "document": dict(view.document),
+        "note": view.note,
+        "by": view.user_name,
+        "since": view.since,
     }

@@ -414,7 +414,7 @@ def answer_of(operation: str) -> Callable[..., Any] | None:
 
 _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
-    "workers": "workers",
+    **dict.fromkeys(("workers", "worker_strategies"), "workers"),
     **dict.fromkeys(("datasets", "locks", "streams"), "streams"),
     **dict.fromkeys(("previewing", "scheduling", "simulating"), "schedules"),
     **dict.fromkeys(

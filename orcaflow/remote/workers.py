@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from common.model.workers import WorkerMode, WorkerStatus
 from common.store.people.worker_modes import GivenMode
+from common.store.people.worker_strategies import StrategyView
 from operations.workers import ModeChange, WorkerView
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
@@ -64,7 +65,30 @@ def _view_of(row: Mapping[str, Any]) -> WorkerView:
     )
 
 
+def strategy_history(client: Client, *, limit: int = 100) -> list[StrategyView]:
+    """List the newest strategies."""
+    rows = client.get("/workers/strategy/history", {"limit": limit})["items"]
+    return [_strategy_of(row) for row in rows]
+
+
+def set_strategy(client: Client, document: Any, *, note: str | None = None) -> StrategyView:
+    """Have workers be chosen by another strategy."""
+    return _strategy_of(client.post("/workers/strategy", {"document": document, "note": note}))
+
+
+def _strategy_of(row: Mapping[str, Any]) -> StrategyView:
+    return StrategyView(
+        version=row["version"],
+        document=row["document"],
+        user_name=row["by"],
+        note=row["note"],
+        since=moment_of(row["since"]),
+    )
+
+
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "worker_strategies.set_strategy": set_strategy,
+    "worker_strategies.strategy_history": strategy_history,
     "workers.list_workers": list_workers,
     "workers.set_mode": set_mode,
 }

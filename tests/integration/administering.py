@@ -17,6 +17,7 @@ REFUSED: Final = (
     *("project edit nowhere --name x", "project edit default", "project delete default"),
     *("project create default", "tenant list", "tenant list -o json", "tenant delete nobody"),
     *("tenant create a;b", "tenant create x --queue a/b", "worker-group list", "pool list"),
+    *("worker strategy", "worker strategy --history -o json", "worker set-strategy /nowhere"),
     *("worker disable nobody:1 --reason x", "worker lazy nobody", "worker enable no,body"),
     *("worker-group show nobody", "worker-group delete nobody", "worker-group create default"),
     *("pool show nobody", "pool create p --size 0", "pool resize nobody --size 2"),

@@ -244,6 +244,7 @@ _ORDERS: Final[dict[str, dict[str, Any]]] = {
     "POST /projects/{id}/members": {"user": "the-nobody", "role": "none"},
     "POST /tenants": {"code": "made"},
     "POST /worker-groups": {"name": "{new}"},
+    "POST /workers/strategy": {"document": {"selectStrategy": {"type": "fillCapacity"}}},
     "POST /workers/disable": {"worker": "10.0.0.7:1234"},
     "POST /workers/lazy": {"worker": "10.0.0.7"},
     "POST /workers/enable": {"worker": "10.0.0.7:1234", "reason": "a new disk"},

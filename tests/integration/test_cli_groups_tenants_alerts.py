@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, func, insert, select
@@ -81,6 +82,34 @@ def test_workers_are_taken_out_of_service_one_by_one_and_by_host(cli: Cli, db: E
             ("worker.enable", "w:2"),
             ("worker.enable", "w"),
         ]
+
+
+def test_the_strategy_of_the_choice_of_workers_has_versions(cli: Cli, tmp_path: Path) -> None:
+    def given(document: object, *more: str) -> tuple[int, str, str]:
+        file = tmp_path / "strategy.json"
+        file.write_text(document if isinstance(document, str) else json.dumps(document))
+        return cli("worker", "set-strategy", str(file), *more)
+
+    (default,) = parsed(cli("worker", "strategy", "-o", "json"))
+    assert (default["version"], default["document"]) == (
+        0,
+        {"selectStrategy": {"type": "equalDistribution"}},
+    )
+    fill = {"selectStrategy": {"type": "fillCapacity"}}
+    made = parsed(given(fill, "--note", "fewer hosts", "-o", "json"))
+    assert (made["version"], made["document"], made["note"]) == (1, fill, "fewer hosts")
+    assert parsed(given(fill, "-o", "json"))["version"] == 1
+    code, _, err = given({"selectStrategy": {"type": "javascript"}, "x": 1})
+    assert code == 2
+    assert "has no key x" in err
+    assert "must be one of fillCapacity" in err
+    for spoilt in ("{", '"' + "\\ud800" + '"', "[" * 100_000):
+        assert given(spoilt)[0] == 2
+    assert given(default["document"])[0] == 0
+    told = parsed(cli("worker", "strategy", "--history", "-o", "json"))
+    assert [row["version"] for row in told] == [2, 1]
+    (now,) = parsed(cli("worker", "strategy", "-o", "json"))
+    assert now["version"] == 2
 
 
 def test_a_worker_group_is_kept_while_anything_needs_it_and_leaves_the_past(

@@ -1,7 +1,10 @@
-"""`orcaflow worker`: the room of workers, and those that are taken out of service."""
+"""`orcaflow worker`: the room of workers, their modes, and the strategy of their choice."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,3 +98,67 @@ def _set(worker: str, mode: WorkerMode, reason: str | None, form: Format) -> Non
         print_json(mode_row(change))
     else:
         write(escaped(f"worker {change.worker} is {change.mode.value}"))
+
+
+@app.command(epilog="Example: orcaflow worker strategy --history -o json")
+def strategy(
+    *,
+    history: Annotated[bool, typer.Option("--history", help="All versions, newest first.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the strategy by which workers are chosen for tasks that ask for it (`workerSelect`).
+
+    Fields: version (0 for the default), document (as in Druid), note, by, since.
+    """
+    from operations.documents.workers import strategy_row
+    from operations.session import opened
+    from operations.worker_strategies import strategy_history
+
+    with opened() as session:
+        rows = [strategy_row(each) for each in strategy_history(session)]
+    shown = rows if history else rows[:1]
+    print_rows(
+        shown
+        if form is Format.JSON
+        else [row | {"document": json.dumps(row["document"])} for row in shown],
+        form=form,
+        columns=("version", "document", "note", "by", "since"),
+        zone=session.zone,
+    )
+
+
+@app.command(
+    epilog=(
+        "\b\n"
+        "Example: orcaflow worker set-strategy strategy.json\n"
+        '  {"selectStrategy": {"type": "fillCapacity"}}\n'
+    )
+)
+def set_strategy(
+    file: Annotated[Path, typer.Argument(help="The strategy as JSON; - reads standard input.")],
+    *,
+    note: Annotated[str | None, typer.Option(help="One line that the history shows.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Choose workers by another strategy from now on; what was chosen stays.
+
+    The types are fillCapacity and equalDistribution (the default), each alone, as `…WithAffinity`
+    (affinityConfig: affinity, strong) or as `…WithCategorySpec` (workerCategorySpec: categoryMap,
+    strong), as in Druid. All mistakes are named at once. Fields: as of `strategy`.
+    """
+    from operations.documents.workers import strategy_row
+    from operations.errors import UsageError
+    from operations.session import opened
+    from operations.worker_strategies import set_strategy
+
+    try:
+        read = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        document = json.loads(read)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError("file", f"{file} can't be read as JSON: {error}") from None
+    with opened() as session:
+        made = set_strategy(session, document, note=note)
+    if form is Format.JSON:
+        print_json(strategy_row(made))
+    else:
+        write(f"workers are chosen by strategy {made.version}")
