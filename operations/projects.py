@@ -170,6 +170,12 @@ def delete_project(
                 f"project {found.name!r} has {counted(found.definitions, 'definition')}; delete"
                 f" them first: orcaflow definition delete {' '.join(map(shlex.quote, names))}"
             )
+        streams = store.active_supervisors_in(made.db, found.id)
+        if streams:
+            raise NotAllowedError(
+                f"project {found.name!r} has {counted(len(streams), 'supervisor')}; terminate"
+                f" them first: orcaflow stream terminate {shlex.quote(streams[0])}"
+            )
         if not store.delete_project(made.db, found.id):
             raise NotAllowedError(f"project {found.name!r} has been deleted by somebody else")
     return found

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import Engine, func, insert, select, update
 
 from api.policy import BASE
 from common.model.intervals import read_interval
@@ -147,6 +147,36 @@ def test_a_dataset_is_of_the_project_that_first_publishes_into_it(
     with db.begin() as connection:
         connection.execute(t.segment.delete())
     assert publish_for(1) == 200
+
+
+def test_a_deleted_project_leaves_no_name_taken_and_its_rows_to_administrators(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    admin = headers_of(owner, "admin", "")
+    theirs = worlds(db)[1].objects
+    spec = a_spec()
+    spec["spec"]["dataSchema"]["dataSource"] = "theirs"
+    with db.begin() as connection:
+        of_it = t.process_definition.c.project_id == theirs["project"]
+        connection.execute(t.process_definition.delete().where(of_it))
+    gone = f"{BASE}/projects/{theirs['project']}"
+    refused = client.delete(gone, headers={**admin, "If-Match": "*"})
+    assert (refused.status_code, "stream terminate theirs" in refused.text) == (409, True)
+    with db.begin() as connection:
+        connection.execute(
+            update(t.supervisor_runtime)
+            .where(t.supervisor_runtime.c.id == "theirs")
+            .values(active=False)
+        )
+    assert client.delete(gone, headers={**admin, "If-Match": "*"}).status_code == 200
+    assert client.get(f"{BASE}/datasets/theirs", headers=admin).status_code == 200
+    ada = headers_of(owner, "ada", "author")
+    assert client.get(f"{BASE}/datasets/theirs", headers=ada).status_code == 404
+    assert client.post(_STREAMS, json=spec, headers=ada).status_code == 409
+    made = client.post(_STREAMS, json=spec, headers=admin)
+    assert (made.status_code, made.json()["version"]) == (201, 1)
+    names = [each["id"] for each in client.get(_STREAMS, headers=ada).json()["items"]]
+    assert names == ["ours", "theirs"]
 
 
 def test_lists_go_on_behind_a_name_and_a_repeated_order_is_one(

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, func, insert, select, update
 
 from api.druid.serving import BASE, ROWS
 from api.druid.table import Row
 from api.policy import Who
+from common.model.commands import CommandType
 from common.model.rights import ROLES
+from common.model.states import ProcessState
 from common.model.streams.tasks import TaskStatus
 from common.store import tables as t
 from master.supervisors.view import StreamSnapshot
@@ -54,7 +56,9 @@ def ada(client: TestClient, owner: Session) -> Ask:
     def ask(method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
         place = f"{BASE}/{path}"
         answer = client.request(method, place, json=body, params=query, headers=headers)
-        return answer.status_code, answer.json() if answer.content else None
+        if not answer.headers.get("content-type", "").startswith("application/json"):
+            return answer.status_code, answer.text if path.endswith("/log") else None
+        return answer.status_code, answer.json()
 
     return ask
 
@@ -177,6 +181,54 @@ def test_lists_counts_and_orders_to_all_are_those_of_druid(ada: Ask, db: Engine)
     with db.connect() as connection:
         versions = select(t.supervisor.c.version).where(t.supervisor.c.id == "theirs")
         assert connection.scalars(versions).all() == [1]
+
+
+def test_a_log_is_read_from_an_offset_and_a_shutdown_stops_the_run(ada: Ask, db: Engine) -> None:
+    run = worlds(db)[0].objects["instance"]
+    of_run = t.task_instance.c.process_instance_id == run
+    with db.begin() as connection:
+        attempt = connection.scalar(select(func.max(t.task_instance.c.id)).where(of_run))
+        command = select(t.stream_task.c.command_id).where(t.stream_task.c.name == "read_ours")
+        connection.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == run)
+            .values(
+                command_id=command.scalar_subquery(),
+                state=int(ProcessState.RUNNING),
+                end_time=None,
+                host="127.0.0.1:5678",
+                owner_incarnation=1,
+            )
+        )
+        connection.execute(
+            update(t.task_instance)
+            .where(t.task_instance.c.id == attempt)
+            .values(host="127.0.0.1:1", log_path=f"/logs/1/{run}/{attempt}.log")
+        )
+        connection.execute(
+            insert(t.task_log_tail).values(task_instance_id=attempt, size=9, tail=b"read this")
+        )
+    for offset, text in ((0, "read this"), (5, "this"), (-4, "this"), (9, "")):
+        assert ada("GET", "task/read_ours/log", offset=offset) == (200, text)
+    assert ada("POST", "task/read_ours/shutdown") == (200, {"task": "read_ours"})
+    with db.connect() as connection:
+        newest = connection.execute(
+            select(t.command.c.command_type, t.command.c.command_param)
+            .order_by(t.command.c.id.desc())
+            .limit(1)
+        ).one()
+    assert newest.command_type == CommandType.STOP
+    assert str(run) in newest.command_param
+
+
+def test_an_order_waits_for_a_master_that_is_alive(
+    ada: Ask, db: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds(db)
+    monkeypatch.setattr("api.druid.serving.has_master", lambda _: False)
+    code, refused = ada("POST", "supervisor/ours/suspend")
+    assert (code, "no master is alive" in refused["error"]) == (503, True)
+    assert ada("GET", "supervisor/ours")[1]["suspended"] is False
 
 
 def test_every_route_answers_every_role_as_its_table_says(

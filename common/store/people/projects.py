@@ -13,10 +13,14 @@ from common.model.states import LIVE_PROCESS_STATES
 from common.store.people.definitions import LARGEST_CODE
 from common.store.people.rights import actions_in, seen_projects
 from common.store.tables import (
+    dataset,
     process_definition,
     process_instance,
     project,
     relation_project_user,
+    stream_task,
+    supervisor,
+    supervisor_runtime,
     user,
 )
 
@@ -158,11 +162,32 @@ def definitions_in(db: Connection, project_id: int, *, limit: int) -> list[str]:
     )
 
 
-def delete_project(db: Connection, project_id: int) -> bool:
-    """Delete a project with its grants; False if it is gone already."""
-    db.execute(
-        delete(relation_project_user).where(relation_project_user.c.project_id == project_id)
+def active_supervisors_in(db: Connection, project_id: int) -> list[str]:
+    """List the supervisors of a project that have not ended."""
+    return list(
+        db.scalars(
+            select(supervisor_runtime.c.id)
+            .where(supervisor_runtime.c.project_id == project_id)
+            .where(supervisor_runtime.c.active)
+            .order_by(supervisor_runtime.c.id)
+        )
     )
+
+
+def delete_project(db: Connection, project_id: int) -> bool:
+    """Delete a project with its grants; False if it is gone already.
+
+    Its supervisors, which have ended, go with their histories, and its datasets are nobody's.
+    """
+    ended = (
+        select(supervisor_runtime.c.id)
+        .where(supervisor_runtime.c.project_id == project_id)
+        .scalar_subquery()
+    )
+    db.execute(delete(stream_task).where(stream_task.c.supervisor.in_(ended)))
+    db.execute(delete(supervisor).where(supervisor.c.id.in_(ended)))
+    for table in (supervisor_runtime, dataset, relation_project_user):
+        db.execute(delete(table).where(table.c.project_id == project_id))
     return db.execute(delete(project).where(project.c.id == project_id)).rowcount == 1
 
 
