@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 
 from api.policy import Who
+from common.model.intervals import Interval, IntervalError, read_interval
 from common.model.rights import Action
+from operations.errors import UsageError
 from operations.session import Session
+
+_MOST_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,26 @@ class Call:
     id: str
     query: Mapping[str, str]
     body: bytes
+
+    def number(self, name: str, *, negative: bool = False) -> int | None:
+        """Return a parameter as a whole number; `UsageError` for anything else."""
+        given = self.query.get(name)
+        if given is None:
+            return None
+        digits = given.removeprefix("-") if negative else given
+        if not (digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS):
+            raise UsageError(name, f"{given:.40} is no number")
+        return int(given)
+
+    def interval(self, name: str) -> Interval | None:
+        """Return a parameter as an interval, whose slash may be an underscore, as in Druid."""
+        given = self.query.get(name)
+        if given is None:
+            return None
+        try:
+            return read_interval(given.replace("_", "/"))
+        except IntervalError as error:
+            raise UsageError(name, str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

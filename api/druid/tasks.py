@@ -13,10 +13,8 @@ from api.policy import Who
 from api.problems import OutOfRangeError
 from api.routes.logs import download_log
 from common.errors import NotAllowedError, NotFoundError, SchedulerError
-from common.model.intervals import IntervalError, read_interval
 from common.model.rights import Action
 from common.model.states import TaskState
-from operations.errors import UsageError
 from operations.stream_tasks import (
     MOST,
     Stage,
@@ -48,7 +46,7 @@ def list_tasks(call: Call) -> list[dict[str, Any]]:
     return _listed(
         call,
         None if state is None else Stage(state.lower()),
-        most=_number(call, "max"),
+        most=call.number("max"),
         type_=call.query.get("type"),
     )
 
@@ -70,7 +68,7 @@ def running(call: Call) -> list[dict[str, Any]]:
 
 def complete(call: Call) -> list[dict[str, Any]]:
     """List tasks that have ended, the newest first; `n` of them."""
-    return _listed(call, Stage.COMPLETE, most=_number(call, "n"))
+    return _listed(call, Stage.COMPLETE, most=call.number("n"))
 
 
 def show(call: Call) -> dict[str, Any]:
@@ -111,7 +109,7 @@ def show_status(call: Call) -> dict[str, Any]:
 
 def show_log(call: Call) -> Response:
     """Show the log of a task from `offset` on; a negative one counts from the end."""
-    offset = _number(call, "offset", negative=True) or 0
+    offset = call.number("offset", negative=True) or 0
     try:
         task = stream_task_given(call.session, call.id)
         if task.task_instance_id is None:
@@ -157,13 +155,8 @@ def _listed(
     )
     if stage is not None:
         found = [each for each in found if stage_of(each) is stage]
-    created = call.query.get("createdTimeInterval")
-    if created is not None:
-        try:
-            # In paths of Druid the slash may be an underscore.
-            during = read_interval(created.replace("_", "/"))
-        except IntervalError as error:
-            raise UsageError("createdTimeInterval", str(error)) from error
+    during = call.interval("createdTimeInterval")
+    if during is not None:
         found = [each for each in found if during.start <= each.create_time < during.end]
     return [_status(each) for each in found]
 
@@ -202,16 +195,6 @@ def _location(host: str | None) -> dict[str, Any]:
     if not port.isdecimal():
         return dict(_UNKNOWN)
     return {"host": name.strip("[]"), "port": int(port), "tlsPort": -1}
-
-
-def _number(call: Call, name: str, *, negative: bool = False) -> int | None:
-    given = call.query.get(name)
-    if given is None:
-        return None
-    digits = given.removeprefix("-") if negative else given
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-        raise UsageError(name, f"{given:.40} is no number")
-    return int(given)
 
 
 _TASK: Final = "stream-task"

@@ -1,16 +1,20 @@
-"""Workers by Druid's paths: their room, and those that are taken out of service."""
+"""Workers by Druid's paths: their room, their choice, those that are taken out of service."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any, Final
 
-from api.druid.table import Call, Row
+from api.druid.table import Call, Row, moment
 from api.policy import Who
 from common.model.workers import WorkerMode
-from operations.stream_tasks import Stage, StreamTaskInfo, list_stream_tasks, stage_of
+from operations.stream_tasks import MOST, Stage, StreamTaskInfo, list_stream_tasks, stage_of
+from operations.strict_json import strict_json
+from operations.worker_strategies import set_strategy, strategy_history
 from operations.workers import list_workers, set_mode
 
+_KEY: Final = "worker.config"
 _NEVER: Final = "1970-01-01T00:00:00.000Z"
 
 
@@ -60,6 +64,44 @@ def show_capacity(call: Call) -> dict[str, Any]:
     }
 
 
+def show_strategy(call: Call) -> dict[str, Any]:
+    """Show the dynamic configuration of workers: the strategy by which they are chosen."""
+    return dict(strategy_history(call.session, limit=1)[0].document)
+
+
+def change_strategy(call: Call) -> None:
+    """Have workers be chosen by another strategy; the header `X-Druid-Comment` is its note."""
+    document = strict_json(call.body)
+    if isinstance(document, dict):
+        # Druid's own console sends these, too, with nothing in them.
+        document = {
+            name: each
+            for name, each in document.items()
+            if (name, each) not in (("type", "default"), ("autoScaler", None))
+        }
+    note = call.request.headers.get("x-druid-comment", "").strip()
+    set_strategy(call.session, document, note=note or None)
+
+
+def show_strategies(call: Call) -> list[dict[str, Any]]:
+    """List the strategies that there were, the newest first: `count` of them, or by `interval`."""
+    count, during = call.number("count"), call.interval("interval")
+    found = strategy_history(call.session, limit=min(count or MOST, MOST))
+    if during is not None:
+        found = [each for each in found if each.since and during.start <= each.since < during.end]
+    return [
+        {
+            "key": _KEY,
+            "type": _KEY,
+            "auditInfo": {"author": each.user_name, "comment": each.note or "", "ip": ""},
+            "payload": json.dumps(each.document),
+            "auditTime": moment(each.since),
+        }
+        for each in found
+        if each.version > 0
+    ]
+
+
 def enable(call: Call) -> dict[str, Any]:
     """Put a worker into service."""
     set_mode(call.session, call.id, WorkerMode.ENABLED)
@@ -74,6 +116,9 @@ def disable(call: Call) -> dict[str, Any]:
 
 ROWS: Final[tuple[Row, ...]] = (
     Row(method="GET", path="workers", serve=show_all, takes=Who.USER),
+    Row(method="GET", path="worker", serve=show_strategy, takes=Who.USER),
+    Row(method="POST", path="worker", serve=change_strategy, takes=Who.ADMINISTRATOR),
+    Row(method="GET", path="worker/history", serve=show_strategies, takes=Who.USER),
     Row(method="GET", path="totalWorkerCapacity", serve=show_capacity, takes=Who.USER),
     Row(
         method="POST",

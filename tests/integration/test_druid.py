@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from common.model.commands import CommandType
 from common.model.rights import ROLES
 from common.model.states import ProcessState
 from common.model.streams.tasks import TaskStatus
+from common.model.worker_strategy import DEFAULT_DOCUMENT
 from common.store import tables as t
 from master.supervisors.view import StreamSnapshot
 from operations.session import Session
@@ -221,6 +223,28 @@ def test_a_log_is_read_from_an_offset_and_a_shutdown_stops_the_run(ada: Ask, db:
     assert str(run) in newest.command_param
 
 
+def test_the_choice_of_workers_is_the_dynamic_configuration(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    admin = headers_of(owner, "admin", "")
+    place = f"{BASE}/worker"
+    assert client.get(place, headers=admin).json() == dict(DEFAULT_DOCUMENT)
+    assert client.get(f"{place}/history", headers=admin).json() == []
+    strategy = {"selectStrategy": {"type": "fillCapacity"}}
+    sent = {"type": "default", **strategy, "autoScaler": None}
+    noted = {**admin, "X-Druid-Comment": "fill up"}
+    answer = client.post(place, json=sent, headers=noted)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert client.get(place, headers=admin).json() == strategy
+    for query in ("", "?count=1", "?interval=2000-01-01_2100-01-01"):
+        (entry,) = client.get(f"{place}/history{query}", headers=admin).json()
+        assert (entry["key"], json.loads(entry["payload"])) == ("worker.config", strategy)
+        assert entry["auditInfo"] == {"author": "admin", "comment": "fill up", "ip": ""}
+    assert client.get(f"{place}/history?interval=2000-01-01_2001-01-01", headers=admin).json() == []
+    wrong = client.post(place, json={"selectStrategy": {"type": "javascript"}}, headers=admin)
+    assert (wrong.status_code, "selectStrategy.type" in wrong.json()["error"]) == (400, True)
+
+
 def test_an_order_waits_for_a_master_that_is_alive(
     ada: Ask, db: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +286,8 @@ def _sent(
     if row.path == "supervisor":
         body = copy.deepcopy(SPEC)
         body["spec"]["dataSchema"]["dataSource"] = f"of_{name}"
+    elif row.path == "worker":
+        body = dict(DEFAULT_DOCUMENT)
     elif row.path.endswith("resetOffsets"):
         body = {"partitions": {"partitionOffsetMap": {"0": 1}}}
     elif row.path.endswith("handoff"):
