@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,29 @@ from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
 from operations.daemons import Cluster, Kind
 from tests.system import command_line
+from tests.system.asking import Asking, Cookies, ended_by_events
 from tests.system.command_line import ROOT
 
 REPEATS = int(os.environ.get("ORCAFLOW_REPEATS", "1"))
 
 
+CERTIFICATES = ROOT / "tests" / "integration" / "certificates"
+
+
 class Operator:
-    """Somebody with a shell and a home of their own."""
+    """Somebody with a shell and a home of their own, whose workers speak TLS."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        key = home / "worker.key"
+        key.write_bytes((CERTIFICATES / "server.key").read_bytes())
+        key.chmod(stat.S_IRUSR)
         self.settings = {
             "ORCAFLOW_HOME": str(home),
+            "ORCAFLOW_WORKER__TLS": "true",
+            "ORCAFLOW_WORKER__TLS_CERT_FILE": str(CERTIFICATES / "server.pem"),
+            "ORCAFLOW_WORKER__TLS_KEY_FILE": str(key),
+            "ORCAFLOW_WORKER__TLS_CA_FILE": str(CERTIFICATES / "ca.pem"),
             # A worker that is restarted is back within it, however busy the machine is.
             "ORCAFLOW_ZOOKEEPER__SESSION_TIMEOUT_SECONDS": "60",
         }
@@ -110,55 +122,6 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
         somebody.run("server", "stop", "standalone-server", "--now")
 
 
-class Asking:
-    """Somebody with a token at the API's address."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    def __call__(self, method: str, path: str, body: object = None, **more: str) -> tuple[int, Any]:
-        """Ask until it is answered; the status and the document."""
-        sent = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"{self._url}{path}", data=sent, method=method, headers=self._headers | more
-        )
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    return answer.status, json.loads(answer.read())
-            except urllib.error.HTTPError as error:
-                # On a busy machine a server counts as away now and then; nothing was done then.
-                if error.code != 503:
-                    raise
-
-
-class _Cookies(urllib.request.HTTPRedirectHandler):
-    """Sends the cookie of an answer along to where it leads, as browsers do on loopback."""
-
-    def redirect_request(self, request: Any, *answer: Any) -> Any:
-        followed = super().redirect_request(request, *answer)
-        assert followed is not None
-        followed.add_header("Cookie", answer[3]["set-cookie"].partition(";")[0])
-        return followed
-
-
-def ended_by_events(url: str, token: str, run: int) -> str:
-    """Follow a run's events to the state in which it ends."""
-    request = urllib.request.Request(
-        f"{url}/api/v1/events?topics=instance:{run}", headers={"Authorization": f"Bearer {token}"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        for line in answer:
-            name, _, data = line.decode().partition(": ")
-            told = json.loads(data) if name == "data" else {}
-            runs = told.get("instances", [told] if "wanted_state" in told else [])
-            for each in runs:
-                if each["end"] is not None:
-                    return str(each["state"]["name"])
-    return "no end"
-
-
 def until(is_so: Callable[[], bool]) -> None:
     """Look until it is so, each look being a command; the test's own time-out is the limit."""
     while not is_so():
@@ -216,12 +179,26 @@ def test_the_api_runs_a_definition_by_a_token_and_says_how_it_stands(operator: O
     assert [(each["name"], each["state"]["code"]) for each in tasks] == [("t0", 7)]
     listed = ask("GET", f"/api/v1/instances?definition_id={definition}")[1]["items"]
     assert [each["id"] for each in listed] == [run]
+    # As if the task's home were on another computer: the worker is asked, which speaks TLS alone.
+    dsn = operator.does("config", "get", "database.dsn").strip()
+    with closing(psycopg2.connect(dsn)) as db, db, db.cursor() as cursor:
+        cursor.execute(
+            "UPDATE t_ds_task_instance SET log_path = '/elsewhere' || log_path"
+            f" WHERE id = {tasks[0]['id']} RETURNING host"
+        )
+        ((worker,),) = cursor.fetchall()
+    log = f"{url}/api/v1/tasks/{tasks[0]['id']}/log"
+    request = urllib.request.Request(log, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert b"over http\n" in answer.read()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        urllib.request.urlopen(f"http://{worker}/metrics", timeout=60)
 
 
 def test_a_link_opens_a_page_of_an_administrator_once(operator: Operator) -> None:
     link = operator.does("console", "--print").strip()
     # It follows to the page of the user, with the cookie of the session.
-    request = urllib.request.build_opener(_Cookies()).open(link, timeout=60)
+    request = urllib.request.build_opener(Cookies()).open(link, timeout=60)
     assert json.loads(request.read())["name"] == "admin"
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(link, timeout=60)
@@ -331,7 +308,9 @@ def test_a_row_typed_by_hand_runs_and_everything_tells_the_same_story(
     log = operator.does("task", "log", str(shown["tasks"][1]["id"]), "-f")
     assert "the second\n" in log
     worker = operator.daemon("worker-server")
-    with urllib.request.urlopen(f"http://127.0.0.1:{worker['port']}/metrics", timeout=5) as answer:
+    trust = ssl.create_default_context(cafile=str(CERTIFICATES / "ca.pem"))
+    metrics_url = f"https://127.0.0.1:{worker['port']}/metrics"
+    with urllib.request.urlopen(metrics_url, timeout=5, context=trust) as answer:
         metrics = answer.read().decode()
     assert "ds_task" in metrics
 
