@@ -83,7 +83,8 @@ def _shown(db: Connection, principal: Principal, entry: Mapping[str, Any]) -> Ma
     number = run.get("id") if isinstance(run, dict) else None
     if not isinstance(number, int) or _is_seen(db, principal, number):
         return entry
-    return {**entry, "run": None}
+    # The words name the run, and the task's attempt in it.
+    return {**entry, "run": None, "task": None, "why": "a run of a project that is not yours"}
 
 
 def _is_seen(db: Connection, principal: Principal, process_instance_id: int) -> bool:

@@ -312,6 +312,25 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
     return None, {}
 
 
+def further_requests(
+    db: Engine, ours: World, theirs: World
+) -> list[tuple[str, dict[str, Any], dict[str, Any] | None]]:
+    """Paths with parameters and bodies that are refused to an admin of the project."""
+    # A sub process of a run that is foreign: an order goes to the root of its tree.
+    inner = an_instance(
+        db,
+        ProcessState.RUNNING,
+        process_definition_id=ours.objects["definition"],
+        root_id=theirs.objects["instance"],
+    )
+    return [
+        (f"instances/{inner}/stop", {}, {}),
+        ("schedules/preview", {"definition_id": theirs.objects["definition"]}, None),
+        ("tokens", {"user": "admin"}, None),
+        ("tokens", {}, {"name": "x", "expires": 60, "user": "admin"}),
+    ]
+
+
 ORDER_NOTHING: Final = frozenset(
     f"POST {BASE}/{path}"
     for path in (

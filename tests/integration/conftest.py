@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
 
+    from tests.integration.rights_mistakes import Plants
     from tests.integration.spark_host import SparkHost
 
 Cli: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -165,6 +166,15 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     app.state.patience_seconds = 60
     yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
     made.dispose()
+
+
+@pytest.fixture
+def plants(app: FastAPI) -> Iterator[Plants]:
+    """Checks of rights that can be left out, one at a time, once the application has them all."""
+    from tests.integration.rights_mistakes import planting
+
+    with planting() as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,10 +39,18 @@ from tests.integration.api_worlds import (
     a_wait,
     a_world,
     check_audit,
+    further_requests,
     to_delete,
     worlds,
 )
 from tests.integration.cli_rows import a_definition, an_instance
+from tests.integration.rights_mistakes import (
+    BY_OTHERS,
+    LEFT_OUT_OF_LISTS,
+    REPEATED,
+    Plants,
+    lists_of_everybody,
+)
 from tests.simulation.virtual_clock import VirtualClock
 
 PORT = 12345
@@ -76,11 +85,12 @@ def people(owner: Session) -> dict[str, dict[str, str]]:
 
 
 def test_every_route_answers_every_role_as_its_policy_says(
-    client: TestClient, owner: Session, db: Engine
+    client: TestClient, owner: Session, db: Engine, plants: Plants
 ) -> None:
     ours, theirs = worlds(db)
     headers = people(owner)
     wrong = []
+    planted: set[tuple[str, int]] = set()
     orders: list[tuple[str, str, int, str]] = []
     told = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["paths"]
     for name, policy in POLICIES.items():
@@ -91,13 +101,16 @@ def test_every_route_answers_every_role_as_its_policy_says(
                 number = world.objects.get(policy.thing or "", 1)
                 number = to_delete(db, name, world) or number
                 body, params = a_request(name, number, f"{role} in {number}")
-                answer = client.request(
+                ask = partial(
+                    client.request,
                     method,
                     path.format(id=number, kind="invalid", version=1),
                     json=body,
                     params=params,
                     headers={**headers[role], "If-Match": "*"},
                 )
+                plants.refused = None
+                answer = ask()
                 wanted = outcome(policy, role, own=own)
                 if method != "GET" and name not in ORDER_NOTHING and role != "anyone":
                     request = answer.headers["x-request-id"]
@@ -118,6 +131,12 @@ def test_every_route_answers_every_role_as_its_policy_says(
                     done if wanted is Outcome.DONE else answer.status_code == int(wanted.value)
                 ):
                     wrong.append((name, role, own, wanted, answer.status_code, answer.text[:200]))
+                refusal = answer.status_code
+                if wanted.value == str(refusal) != "401" and (name, refusal) not in planted:
+                    planted.add((name, refusal))
+                    plants.plant(
+                        name, lambda ask=ask, refusal=refusal: ask().status_code == refusal
+                    )
                 if path in told:
                     documented = told[path][method.lower()]["responses"]
                     assert str(answer.status_code) in documented, (name, role, answer.text)
@@ -126,6 +145,27 @@ def test_every_route_answers_every_role_as_its_policy_says(
                     assert ("ours" in answer.text) == (role in IN_PROJECT), (name, role)
     assert wrong == []
     check_audit(db, orders)
+    for path, params, given in further_requests(db, ours, theirs):
+        ask = partial(
+            client.request,
+            "GET" if given is None else "POST",
+            f"{BASE}/{path}",
+            params=params,
+            json=given,
+            headers=headers["admin"],
+        )
+        refusal = ask().status_code
+        assert refusal in (403, 404), path
+        plants.plant(path, lambda ask=ask, refusal=refusal: ask().status_code == refusal)
+    assert set(plants.unexplained) == LEFT_OUT_OF_LISTS
+    assert plants.undecided() == BY_OTHERS | set(REPEATED)
+    with lists_of_everybody():
+        shown = {
+            name: "theirs" in client.get(name.partition(" ")[2], headers=headers["nobody"]).text
+            for name, policy in POLICIES.items()
+            if policy == LIST
+        }
+    assert set(shown.values()) == {True}, shown
 
 
 def test_a_route_without_a_policy_stops_the_start_and_so_does_a_policy_without_a_route(
@@ -537,6 +577,13 @@ def test_why_tells_nothing_of_projects_that_are_not_one_s_own(
         assert "tasks of projects that are not yours hold 1" in told
         assert "a process instance of a project that is not yours" in told
         assert "its sub process, which is in a project that is not yours" in told
+        decisions = [
+            client.get(f"{BASE}/tasks/{each}/decision", headers=who) for each in tasks[1:3]
+        ]
+        assert [each.status_code for each in decisions] == [200, 200]
+        assert [
+            each.text for each in decisions if "hidden" in each.text or "7001" in each.text
+        ] == []
     both = {"Authorization": f"Bearer {a_token(owner, 'both')}"}
     for who in (both, headers["administrator"]):
         told = "".join(client.get(path, headers=who).text for path in paths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,12 +22,15 @@ from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.model.states import ReleaseState
 from common.py4j.responder import Responder
 from common.store import tables as t
+from operations.datasources import create_datasource
 from operations.session import Session
 from operations.tokens import MadeToken, create_token, revoke_token
 from operations.users import create_user, grant
+from tests.integration.rights_mistakes import BY_GATEWAY, Plants, lists_of_everybody
 
 USER = "userPythonGateway"
 PROJECT = "default"
+NO_PROJECT = "no project 'foreign'"
 SCHEDULE = {
     "startTime": "2021-01-01 00:00:00",
     "endTime": "9999-12-31 23:59:59",
@@ -165,6 +168,10 @@ def submit(
     return code
 
 
+def run(entry: Any, name: str, *, project: str = PROJECT) -> None:
+    entry.execWorkflowInstance(USER, project, name, "", "default", "NONE", 0, 86_400)
+
+
 def test_a_workflow_of_4_1_is_submitted_twice_scheduled_and_run(stage: Stage) -> None:
     entry = stage.an_author()
     assert entry.getGatewayVersion() == "3.2.2"
@@ -291,6 +298,64 @@ def test_rights_are_those_of_the_token_at_each_call(stage: Stage) -> None:
     revoke_token(stage.owner, viewer.view.id)
     with pytest.raises(Py4JError, match="unknown, expired or revoked"):
         entry.getGatewayVersion()
+
+
+def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Plants) -> None:
+    boss = stage.entry(stage.a_token("root", is_admin=True).text)
+    boss.createOrGrantProject(USER, "foreign", None)
+    submit(boss, "own", [a_task(5, "a")], (0, 5))
+    submit(boss, "hidden", [a_task(6, "h")], (0, 6), project="foreign")
+    create_datasource(
+        stage.owner, "metadata", "sqlite:///some.db", password=None, type_=None, note=None,
+        replace=False,
+    )  # fmt: skip
+    viewer = stage.entry(stage.a_token("vera", role="viewer").text)
+    author = stage.entry(stage.a_token("ada").text)
+    hidden = stage.definition("hidden").code
+    child = a_task(7, "sub", "SUB_WORKFLOW", processDefinitionCode=hidden)
+    item = {"definitionCode": hidden, "depTaskCode": 6, "cycle": "day", "dateValue": "today"}
+    group = {"relation": "AND", "dependItemList": [item]}
+    dependence = {"relation": "AND", "dependTaskList": [group]}
+    waits = a_task(8, "wait", "DEPENDENT", dependence=dependence)
+    sql = a_task(9, "sql", "SQL", datasource=1, type="SQLITE", sql="select 1", sqlType=0)
+    plain = [a_task(5, "a")]
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("to author", lambda: submit(viewer, "own", plain, (0, 5))),
+        ("to operate", lambda: run(viewer, "own")),
+        ("for authors", lambda: viewer.createOrUpdateResource(USER, "main.py", "1")),
+        ("for authors", lambda: viewer.getDatasource("metadata", None)),
+        ("for authors", lambda: viewer.getDatasourceInfo("metadata")),
+        ("for authors", lambda: submit(viewer, "sql", [sql], (0, 9))),
+        ("for administrators", lambda: author.createOrGrantProject(USER, "more", None)),
+        ("no process definition", lambda: submit(author, "spy", [child], (0, 7))),
+        ("no process definition", lambda: submit(author, "spy", [waits], (0, 8))),
+        (NO_PROJECT, lambda: submit(author, "x", plain, (0, 5), project="foreign")),
+        (NO_PROJECT, lambda: run(author, "hidden", project="foreign")),
+        (NO_PROJECT, lambda: author.getWorkflowInfo(USER, "foreign", "hidden")),
+        (NO_PROJECT, lambda: author.getDependentInfo("foreign", "hidden", "h")),
+    ]
+
+    def refusal(call: Callable[[], Any]) -> str:
+        try:
+            return f"done: {call()}"
+        except Py4JError as error:
+            return str(error)
+
+    wrong = []
+    for number, (words, call) in enumerate(calls):
+        plants.refused = None
+        said = refusal(call)
+        if words not in said:
+            wrong.append((number, words, said))
+        elif words != NO_PROJECT:
+            plants.plant(f"{number} {words}", lambda call=call, words=words: words in refusal(call))
+    with lists_of_everybody():
+        missing = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
+    assert wrong == []
+    assert plants.unexplained == []
+    assert plants.undecided().isdisjoint(BY_GATEWAY)
+    # A foreign project is missing since the list of projects leaves it out.
+    assert missing == []
 
 
 def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
