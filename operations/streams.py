@@ -431,6 +431,8 @@ def _definition(
         "runFlag": "NORMAL",
         "maxRetryTimes": "0",
         "workerGroupId": group_id,
+        # A master keeps replicas apart, and spreads the tasks.
+        "workerSelect": {"dataset": spec.id},
         "preTasks": [],
     }
     row = save_definition(

@@ -52,7 +52,9 @@ def test_a_supervisor_is_submitted_changed_and_not_twice_the_same(
             )
         ).one()
     assert (name, release) == ("stream flights", 1)
-    assert json.loads(text)["tasks"][0]["type"] == "STREAM"
+    (node,) = json.loads(text)["tasks"]
+    # A master chooses the workers of its tasks.
+    assert (node["type"], node["workerSelect"]) == ("STREAM", {"dataset": "flights"})
     newest = parsed(cli("stream", "history", "flights", "-o", "json"))[0]
     assert newest["spec"]["spec"]["ioConfig"]["consumerProperties"] == {
         "bootstrap.servers": "broker:9092",

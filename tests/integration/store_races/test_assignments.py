@@ -16,6 +16,7 @@ from common.model.decisions import KillTask
 from common.model.instances import Ownership
 from common.model.lock_needs import LockNeed
 from common.model.states import TaskState
+from common.model.streams.tasks import TASK_TYPE
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.model.workers import WorkerStatus
 from common.store import tables as t
@@ -257,3 +258,39 @@ def test_failures_are_counted_once_and_the_strategy_is_the_newest(here: Engine) 
     end(here, pair[0], TaskState.SUCCESS)
     assign(here)
     assert failures(here) == {}
+
+
+def test_stream_tasks_that_do_the_same_work_are_kept_apart(here: Engine) -> None:
+    def reading(sequence: str) -> int:
+        owned = a_run(here)
+        saved = save(
+            here,
+            owned,
+            a_submit("read", task_type=TASK_TYPE, worker_need=WorkerNeed(dataset="flights")),
+        )
+        assert saved.asks
+        with here.begin() as db:
+            run, task = t.process_instance, t.task_instance
+            of_run = run.c.id == owned.process_instance_id
+            db.execute(
+                insert(t.stream_task).values(
+                    name=f"task-{owned.process_instance_id}",
+                    supervisor="flights",
+                    version=1,
+                    epoch=1,
+                    group_id=0,
+                    base_sequence=sequence,
+                    assignment={},
+                    command_id=db.scalar(select(run.c.command_id).where(of_run)),
+                )
+            )
+            found: int = db.execute(
+                select(task.c.id).where(task.c.process_instance_id == owned.process_instance_id)
+            ).scalar_one()
+            return found
+
+    first, replica, another = (reading(each) for each in ("s1", "s1", "s2"))
+    assert chosen(assign(here, one=9)) == {first: ONE, another: ONE}
+    assert claim(here, WORKER, [first]) == [first]
+    assert assign(here, one=9).waiting
+    assert chosen(assign(here, one=9, other=1)) == {replica: OTHER}
