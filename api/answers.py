@@ -419,6 +419,7 @@ class RunRequest(Shape):
     failure_strategy: Literal["END", "CONTINUE"] = "CONTINUE"
     priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] = "MEDIUM"
     worker_group: Annotated[str, StringConstraints(max_length=255)] | None = None
+    environment: Annotated[str, StringConstraints(max_length=255)] | None = None
 
 
 class Problem(Answer):

@@ -40,10 +40,12 @@ from operations.datasource_params import (
     shown,
     url_params,
 )
+from operations.environments import encrypt_environments
 from operations.errors import UsageError
 from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
 from operations.references import wanted
 from operations.rights import Change, change, check_administrator, check_author, noted
+from operations.secret_keys import secret_keys
 from operations.session import Session, operation
 from operations.tags import changed_meanwhile, hashed, names
 
@@ -123,7 +125,7 @@ def create_datasource(
     with _administered(session, "datasource.save", name) as made:
         db = made.db
         if has_password(params):
-            params = _keys(session, db).sealed(params)
+            params = secret_keys(session, db).sealed(params)
         saved = store.save_datasource(
             db,
             name=name,
@@ -164,7 +166,7 @@ def replace_datasource(
         _check_tag(db, before, expected)
         kind, params = _params(session, target, password)
         if password is None and has_password(before.connection_params):
-            kept = _password_of(_keys(session, db).opened(before.connection_params))
+            kept = _password_of(secret_keys(session, db).opened(before.connection_params))
             if _place(params) != _place(before.connection_params):
                 raise UsageError(
                     "password",
@@ -172,7 +174,7 @@ def replace_datasource(
                 )
             kind, params = _params(session, target, kept)
         if has_password(params):
-            params = _keys(session, db).sealed(params)
+            params = secret_keys(session, db).sealed(params)
         store.update_datasource(
             db,
             before.id,
@@ -290,10 +292,13 @@ def datasource_with_id(session: Session, datasource_id: int) -> ShownDatasource:
 
 
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
-    """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now."""
+    """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now.
+
+    Those of environments too, of which nothing is returned.
+    """
     with noted(session, "datasource.encrypt", None) as db:
         store.lock_datasources(db)
-        keys = _keys(session, db)
+        keys = secret_keys(session, db)
         if new_key:
             keys.add()
         done = []
@@ -311,21 +316,12 @@ def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDat
                     " again"
                 )
             done.append(EncryptedDatasource(view=_shown(session, each), changed=changed))
+        encrypt_environments(session, db)
         return done
 
 
 def _data_dir(session: Session) -> str:
     return str(session.config.data_dir)
-
-
-def _keys(session: Session, db: Connection) -> DatasourceKeys:
-    """Return the keys, with a first one made unless another host's has encrypted rows already."""
-    keys = DatasourceKeys(key_file(session.config))
-    if not keys.exist() and not any(
-        is_sealed(each.connection_params) for each in store.datasources(db)
-    ):
-        keys.make()
-    return keys
 
 
 @operation

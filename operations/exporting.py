@@ -18,6 +18,7 @@ from common.store.people.definitions import (
     drawing,
     execution_type_of,
 )
+from common.store.people.environments import environment_names
 from common.store.people.schedule_views import schedules
 from common.store.people.worker_groups import worker_groups
 from operations.references import add_names, wanted
@@ -57,6 +58,7 @@ def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[st
             definitions={row.id: (row.name, row.project_name or "default") for row in named},
             datasources=datasource_names(db),
             worker_groups=worker_groups(db),
+            environments=environment_names(db),
         )
     document: dict[str, object] = {"name": found.name}
     if found.description:

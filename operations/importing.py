@@ -36,6 +36,7 @@ from common.store.people.definitions import (
     set_execution_type,
     set_release_state,
 )
+from common.store.people.environments import environment_codes
 from common.store.people.pools import known_pools
 from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
@@ -406,6 +407,7 @@ def _catalog(
             datasource_ids=frozenset(source_names),
             worker_groups=groups,
             tenants=tenant_ids(db, codes) if codes else {},
+            environments=environment_codes(db),
         ),
         made,
     )

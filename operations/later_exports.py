@@ -23,6 +23,7 @@ from common.model.definitions import MAX_NODES
 from common.model.states import ExecutionType, Priority
 from common.task_types import known_task_types
 from operations.definition_document import code_in
+from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.findings import Finding
 from operations.later_params import Notes, node_parts
 from operations.leniency import of_foreign_type
@@ -221,6 +222,12 @@ class _Reader:
         group = self._text(where, task, "workerGroup")
         if group and group != "default":
             node["workerGroup"] = group
+        environment = code_in(task.get(ENVIRONMENT_CODE))
+        named = self._text(where, task, ENVIRONMENT_NAME)
+        if named:
+            node[ENVIRONMENT_NAME] = named
+        elif environment is not None:
+            node[ENVIRONMENT_CODE] = environment
         delay = self._number(where, task, "delayTime")
         if delay and kind in CONTROL_TYPES:
             problem = f"a {kind} is never held back, so that its delay of {delay} minutes is lost"
@@ -237,13 +244,6 @@ class _Reader:
 
     def _of_task(self, where: str, task: Mapping[str, Any], notes: Notes) -> None:
         """Note what a task asks for, beside its parameters, that has no counterpart."""
-        environment = code_in(task.get("environmentCode"))
-        if environment is not None:
-            notes.unmapped(
-                "environmentCode",
-                f"the environment {environment} is not kept: its variables are not set",
-                "set them in the script, or for all tasks by worker.env_path",
-            )
         group = self._number(where, task, "taskGroupId")
         if group:
             notes.unmapped(

@@ -135,6 +135,20 @@ def worker_group_named(db: Connection, name: str) -> int:
     return found
 
 
+def environment_named(db: Connection, given: str | int) -> int:
+    """The code of the environment of this name, or with this code."""
+    from common.store.people.environments import environments
+    from operations.environments import code_of_environment
+
+    if isinstance(given, str):
+        return code_of_environment(db, given)
+    if not environments(db, code=given):
+        raise NotFoundError(
+            f"there is no environment with the code {given}; see `orcaflow environment list`"
+        )
+    return given
+
+
 def nodes_named(process_json: str, names: str, *, owner: str, field: str) -> list[str]:
     """The tasks of a comma list, each of which must be there: a master would leave out others.
 

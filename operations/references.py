@@ -33,6 +33,11 @@ from operations.definition_document import (
     text_in,
     type_of,
 )
+from operations.environment_references import (
+    environment_wanted,
+    name_environment,
+    number_environment,
+)
 from operations.findings import Finding, Severity
 
 DEFAULT_WORKER_GROUP: Final = "default"
@@ -44,6 +49,7 @@ class Kind(StrEnum):
     DEFINITION = "definition"
     DATASOURCE = "datasource"
     WORKER_GROUP = "worker-group"
+    ENVIRONMENT = "environment"
     RESOURCE = "resource"
     TENANT = "tenant"
 
@@ -81,6 +87,8 @@ class Wanted:
     datasource_ids: frozenset[int]
     worker_group_names: frozenset[str]
     tenant_codes: frozenset[str]
+    environment_names: frozenset[str] = frozenset()
+    environment_codes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +105,8 @@ class Catalog:
     datasource_ids: frozenset[int] = frozenset()
     worker_groups: Mapping[str, int] = field(default_factory=dict)
     tenants: Mapping[str, int] = field(default_factory=dict)
+    environments: Mapping[str, int] = field(default_factory=dict)
+    """The codes of environments."""
 
 
 def labels_in(document: Mapping[str, Any]) -> dict[int, str]:
@@ -135,6 +145,7 @@ def name_references(document: dict[str, Any], *, names: Names, foreign: bool) ->
         if _datasource_use(node) is DatasourceUse.NAMED:
             yield from _name_sources(node, name, names, foreign=foreign)
         yield from _name_worker_group(node, name, names, foreign=foreign)
+        name_environment(node, lambda code: names.of(Kind.ENVIRONMENT, code))
         yield from _name_resources(node, name, names)
         wait = object_in(node, "waitStartTimeout") or {}
         if foreign and wait.get("enable") in (True, "true"):
@@ -174,6 +185,8 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
     datasource_names: set[str] = set()
     datasource_ids: set[int] = set()
     groups: set[str] = set()
+    environments: set[str] = set()
+    environment_codes: set[int] = set()
 
     for reference in definition_references(document):
         if reference.name is not None:
@@ -199,6 +212,9 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
         group = text_in(node, "workerGroup")
         if group is not None and group != DEFAULT_WORKER_GROUP:
             groups.add(group)
+        environment, code = environment_wanted(node)
+        environments |= set() if environment is None else {environment}
+        environment_codes |= set() if code is None else {code}
     tenant = text_in(document, "tenantCode")
     return Wanted(
         definition_names=frozenset(definition_names),
@@ -208,6 +224,8 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
         datasource_ids=frozenset(datasource_ids),
         worker_group_names=frozenset(groups),
         tenant_codes=frozenset() if tenant is None else frozenset({tenant}),
+        environment_names=frozenset(environments),
+        environment_codes=frozenset(environment_codes),
     )
 
 
@@ -237,6 +255,7 @@ def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Fi
                 yield _missing(name, "workerGroup", f"there is no worker group {group!r:.200}")
             else:
                 node["workerGroupId"] = known
+        yield from number_environment(node, name, catalog.environments)
 
 
 def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,6 +279,7 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
             datasource_ids=names.datasource_ids,
             worker_groups=dict.fromkeys(names.worker_group_names, 1),
             tenants=dict.fromkeys(names.tenant_codes, 1),
+            environments=dict.fromkeys(names.environment_names, 1),
         ),
     ):
         pass
@@ -287,6 +307,7 @@ def add_names(
     definitions: Mapping[int, tuple[str, str]],
     datasources: Mapping[int, str],
     worker_groups: Mapping[int, str],
+    environments: Mapping[int, str],
 ) -> None:
     """Name what the ids stand for now, so that the document means the same in another database.
 
@@ -316,6 +337,7 @@ def add_names(
         if group is not None:
             node["workerGroup"] = group
             node.pop("workerGroupId", None)
+        name_environment(node, environments.get)
 
 
 def _name_tenant(document: dict[str, Any], names: Names, *, foreign: bool) -> Iterator[Finding]:

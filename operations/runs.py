@@ -18,7 +18,12 @@ from common.model.states import (
 from common.store.people.commands import put_start
 from common.store.people.definitions import DefinitionRow
 from operations.errors import UsageError
-from operations.lookup import definition_given, nodes_named, worker_group_named
+from operations.lookup import (
+    definition_given,
+    environment_named,
+    nodes_named,
+    worker_group_named,
+)
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, moment_of, operation
@@ -37,12 +42,14 @@ def begin_run(
     priority: Priority = Priority.MEDIUM,
     worker_group: str | None = None,
     warning_type: WarningType = WarningType.NONE,
+    environment: str | int | None = None,
     once: Once | None = None,
 ) -> int:
     """Put a command that begins a run of an ONLINE definition, and return its id.
 
     `date` is the text of the date that time placeholders count from, `start_nodes` a comma list.
-    The definition is given by id, or by name to the owner of the database. A request that was
+    `environment`, by name or code, is that of tasks which name none. The definition is given by
+    id, or by name to the owner of the database. A request that was
     carried out before (`once`) puts nothing, and has the id of the command of then.
     """
     name = definition if isinstance(definition, str) else None
@@ -69,7 +76,11 @@ def begin_run(
                 owner=repr(row.name),
                 field="start_nodes",
             )
-        param = CommandParam.of(start_params=params, start_node_names=names)
+        param = CommandParam.of(
+            start_params=params,
+            start_node_names=names,
+            environment_code=None if environment is None else environment_named(db, environment),
+        )
         _check_size(session, param)
         command_id = put_start(
             db,

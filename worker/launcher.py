@@ -15,6 +15,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from common.datasource_keys import DatasourceKeyError
+from common.environment_config import EnvironmentConfigError, changed_secrets, variables
 from common.errors import BadCommandError
 from common.masking import secrets_in
 from common.model.command_param import ParamKey, start_document
@@ -39,6 +40,7 @@ from worker.launching.base import (
     TaskParameterError,
     TaskSettings,
     TaskTypes,
+    environment_code,
     find_program,
     read_memory_max,
     read_node,
@@ -143,6 +145,10 @@ class Launcher:
             pool=pool,
             start_params=_start_params(task.start_params),
         )
+        named = self._environment(task, account)
+        settings = self._settings
+        if named:
+            settings = replace(settings, environment={**settings.environment, **named})
         make_directory(task.execute_path, account)
         self._crowds.add(task.execute_path)
         spec = task_type_spec(task.task_type)
@@ -159,14 +165,15 @@ class Launcher:
                 directory=Path(task.execute_path),
                 resources=self._resources,
                 account=account,
-                settings=self._settings,
+                settings=settings,
             )
         )
-        variables, notes = _variables(spec, parameters)
+        of_parameters, notes = _variables(spec, parameters)
         environment = {
             # First: every other variable goes before one of a parameter.
-            **variables,
+            **of_parameters,
             **self._common,
+            **named,
             "ORCAFLOW_DATA_DIR": str(tenants.data_of(self._data_dir, account)),
             "ORCAFLOW_TASK_INSTANCE_ID": str(task.id),
             "ORCAFLOW_PROCESS_INSTANCE_ID": str(task.process_instance_id),
@@ -202,8 +209,26 @@ class Launcher:
             keeps_children=launch.keeps_children,
             forks=launch.forks,
             memory_mb=read_memory_max(task),
-            secrets=maskable((*secrets_in(parameters), *_passwords(task))),
+            secrets=maskable((*secrets_in(parameters), *secrets_in(named), *_passwords(task))),
         )
+
+    def _environment(self, task: ClaimedTask, account: Account | None) -> dict[str, str]:
+        """Return the variables of the environment that the task or its run names; mostly none."""
+        code = environment_code(task)
+        if code is None:
+            return {}
+        found = task.environment
+        if found is None:
+            raise TaskParameterError(
+                f"environmentCode: there is no environment with the code {code}; see"
+                " `orcaflow environment list`, and give the task or the run another one"
+            )
+        base = {**self._common, **(account.variables() if account else {})}
+        try:
+            config = changed_secrets(found.config, self._opened)
+            return variables(config, base)
+        except (EnvironmentConfigError, DatasourceKeyError) as error:
+            raise TaskParameterError(f"environment {found.name!r:.100}: {error}") from None
 
     def _with_passwords(self, task: ClaimedTask) -> ClaimedTask:
         if task.datasource is None:

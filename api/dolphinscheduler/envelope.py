@@ -66,6 +66,12 @@ class Status(Enum):
     DELETE_SCHEDULE = (50024, "delete schedule by id error")
     IMPORT = (50029, "import process definition error")
 
+    CREATE_ENVIRONMENT = (120001, "create environment error")
+    ENVIRONMENT_EXISTS = (120002, "this environment name [{0}] already exists")
+    UPDATE_ENVIRONMENT = (120005, "update environment [{0}] info error")
+    DELETE_ENVIRONMENT = (120006, "delete environment error")
+    NO_ENVIRONMENT = (1200009, "not found environment code [{0}] ")
+
     @property
     def code(self) -> int:
         return self.value[0]

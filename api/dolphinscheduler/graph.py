@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from operations.definition_document import CHILD_ID, id_in, listed, object_of, type_of
+from operations.definition_document import CHILD_ID, code_in, id_in, listed, object_of, type_of
+from operations.environment_references import ENVIRONMENT_CODE
 from operations.task_codes import Graph
 
 _NAMES: Final = {"WARN": "WARN", "FAILED": "FAILED", "WARNFAILED": "WARNFAILED"}
@@ -69,7 +70,7 @@ def _task(
         "flag": "NO" if node.get("runFlag") == "FORBIDDEN" else "YES",
         "taskPriority": str(node.get("taskInstancePriority") or "MEDIUM"),
         "workerGroup": str(node.get("workerGroup") or "default"),
-        "environmentCode": -1,
+        "environmentCode": code_in(node.get(ENVIRONMENT_CODE)) or -1,
         "failRetryTimes": _number(node.get("maxRetryTimes")),
         "failRetryInterval": _number(node.get("retryInterval")),
         "timeoutFlag": "OPEN" if enabled else "CLOSE",

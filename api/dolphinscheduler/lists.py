@@ -44,7 +44,7 @@ def queues(call: Call) -> list[dict[str, Any]]:
 
 
 def nothing(_call: Call) -> list[Any]:
-    """List what is not kept here, and so is empty: alert groups and environments."""
+    """List what is not kept here, and so is empty: alert groups."""
     return []
 
 
@@ -95,7 +95,6 @@ ROWS: Final[tuple[Row, ...]] = (
         classic=("GET", "alert-group/list"),
         later=("GET", "alert-groups/list"),
     ),
-    Row(serve=nothing, takes=Who.USER, later=("GET", "environment/query-environment-list")),
     Row(serve=health, takes=Who.ANYONE, later=("GET", "actuator/health")),
     Row(
         serve=preference,

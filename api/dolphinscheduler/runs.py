@@ -148,6 +148,7 @@ def _begun(call: Call, row: DefinitionRow) -> int:
         priority=_priority(call),
         worker_group=_worker_group(call),
         warning_type=call.choice(WarningType, "warningType", default=WarningType.NONE),
+        environment=environment_of(call),
     )
 
 
@@ -276,6 +277,12 @@ def _priority(call: Call) -> Priority:
 def _worker_group(call: Call) -> str | None:
     given = call.text("workerGroup")
     return None if given in (None, "default") else given
+
+
+def environment_of(call: Call) -> int | None:
+    """Return the code of an environment; None for -1 and its like, which are none there."""
+    code = call.number("environmentCode", default=-1) or -1
+    return code if code > 0 else None
 
 
 def _answered(call: Call, triggers: list[int]) -> Any:

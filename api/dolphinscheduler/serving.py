@@ -14,7 +14,16 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
 from api.asking import RequestSession, check_origin
-from api.dolphinscheduler import definitions, instances, lists, projects, runs, schedules, tasks
+from api.dolphinscheduler import (
+    definitions,
+    environments,
+    instances,
+    lists,
+    projects,
+    runs,
+    schedules,
+    tasks,
+)
 from api.dolphinscheduler import log_in as log_ins
 from api.dolphinscheduler.call import Call, read_parameters
 from api.dolphinscheduler.dialects import CLASSIC, LATER, PROCESS, WORKFLOW, Dialect
@@ -48,6 +57,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *tasks.ROWS,
     *schedules.ROWS,
     *lists.ROWS,
+    *environments.ROWS,
 )
 _MISSING: Final = {
     Thing.PROJECT: Status.NO_PROJECT,

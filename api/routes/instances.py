@@ -97,6 +97,7 @@ def begin(
         failure_strategy=FailureStrategy[request.failure_strategy],
         priority=Priority[request.priority],
         worker_group=request.worker_group,
+        environment=request.environment,
         once=once_of(idempotency_key, "run", request),
     )
     instance_id = waiting.await_instance(session, command_id, waiting.seconds_of(prefer))

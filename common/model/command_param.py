@@ -28,6 +28,7 @@ class ParamKey(StrEnum):
     START_PARAMS = "StartParams"
     TIME_ZONE = "schedule_timezone"
     EXECUTION_TYPE = "executionType"
+    ENVIRONMENT_CODE = "environmentCode"
     # Of the run of a sub process; the first is the relation's.
     RELATION_ID = "id"
     PARENT_PROCESS_INSTANCE_ID = "parentProcessInstanceId"
@@ -110,6 +111,7 @@ class CommandParam(Mapping[str, str]):
         start_params: Mapping[str, object] | str | None = None,
         timezone_id: str | None = None,
         execution_type: str | None = None,
+        environment_code: int | None = None,
     ) -> CommandParam:
         """Build parameters; `start_params` given as text are taken as they are."""
         texts: dict[str, str] = {}
@@ -125,6 +127,8 @@ class CommandParam(Mapping[str, str]):
             texts[ParamKey.TIME_ZONE] = timezone_id
         if execution_type is not None:
             texts[ParamKey.EXECUTION_TYPE] = execution_type
+        if environment_code is not None:
+            texts[ParamKey.ENVIRONMENT_CODE] = str(environment_code)
         return cls(texts)
 
     def text(self) -> str:
@@ -194,6 +198,29 @@ class CommandParam(Mapping[str, str]):
     def timezone_id(self) -> str | None:
         """The zone in which the command's dates are read; None if it names none."""
         return self.get(ParamKey.TIME_ZONE, "").strip() or None
+
+    @property
+    def environment_code(self) -> int | None:
+        """The environment of tasks that name none; None if the command names none either.
+
+        Raises `BadCommandError` for what can be no code; -1 is none, as DolphinScheduler writes it.
+        """
+        text = self.get(ParamKey.ENVIRONMENT_CODE, "").strip()
+        if text in ("", "-1"):
+            return None
+        if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_ID_DIGITS:
+            raise BadCommandError(
+                f"{ParamKey.ENVIRONMENT_CODE} must be the code of an environment, not {text[:40]!r}"
+            )
+        return int(text)
+
+    @property
+    def stored_environment_code(self) -> int | None:
+        """The environment of a run that has begun; None for what can be no code."""
+        try:
+            return self.environment_code
+        except BadCommandError:
+            return None
 
     def relation(self) -> dict[str, str]:
         """The keys that name a sub process's relation and its parent, as far as they are given."""

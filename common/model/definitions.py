@@ -251,6 +251,14 @@ class _Reader:
         )
         # The worker reads it again, from the task's own JSON.
         self._integer(entry, "memoryMax", f"{place}, memoryMax", default=0, lowest=-1)
+        self._integer(
+            entry,
+            "environmentCode",
+            f"{place}, environmentCode",
+            default=-1,
+            lowest=-1,
+            highest=2**63 - 1,
+        )
         pools, pool_priority = self._pools(entry, place)
         locks = self._locks(entry, place)
         worker_need = read_worker_need(

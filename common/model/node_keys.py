@@ -75,6 +75,10 @@ NODE_KEYS: Final[Mapping[str, Schema]] = {
     "taskInstancePriority": one_of("Its priority.", *Priority.__members__),
     "workerGroupId": whole_number("The worker group, by its id; -1 for any.", lowest=-1),
     "workerGroup": text("The worker group, by its name."),
+    "environmentCode": whole_number(
+        "The environment, by its code; -1 for that of the run.", lowest=-1
+    ),
+    "environmentName": text("The environment, by its name."),
     "extras": _ANY,
     "loc": _ANY,
     "delayTime": whole_number("Minutes between being ready and being submitted."),

@@ -93,6 +93,7 @@ class ParentSnapshot:
     schedule_time: datetime | None
     ancestors: tuple[int, ...]
     timezone_id: str | None = None
+    environment_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

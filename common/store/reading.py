@@ -16,7 +16,7 @@ from common.store import tables
 
 READER: Final = "orcaflow_reader"
 
-_SECRET_COLUMNS: Final = frozenset({"connection_params"})
+_SECRET_COLUMNS: Final = frozenset({"connection_params", "config"})
 
 
 def allow_reading(db: Connection) -> bool:

@@ -42,7 +42,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 20))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 21))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -227,6 +227,12 @@ CREATE TRIGGER orcaflow_definition_renumbered
     """\
 CREATE TRIGGER orcaflow_project_coded
     BEFORE INSERT ON t_ds_project
+    FOR EACH ROW
+    WHEN (NEW.code IS NULL)
+    EXECUTE FUNCTION orcaflow_own_code()""",
+    """\
+CREATE TRIGGER orcaflow_environment_coded
+    BEFORE INSERT ON t_ds_environment
     FOR EACH ROW
     WHEN (NEW.code IS NULL)
     EXECUTE FUNCTION orcaflow_own_code()""",

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from common.dag import select
 from common.errors import BadCommandError, InvalidDefinitionError
-from common.model.command_param import ParamKey
+from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import Command
 from common.model.plans import (
     Begin,
@@ -51,6 +51,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         timezone_id = _timezone_id(command, parent)
         zone = origin.zone if timezone_id is None else zone_named(timezone_id)
         own_execution_type = _execution_type(command)
+        param = _with_environment(command, parent)
     except UnknownZoneError as error:
         return Reject(reason=f"command_param: {ParamKey.TIME_ZONE}: {error}")
     except BadCommandError as error:
@@ -59,7 +60,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         name=f"{definition.name}-{definition.version}-{int(now.timestamp() * _MILLISECONDS)}",
         process_definition_id=definition.id,
         command_type=command.command_type,
-        command_param=command.param.text(),
+        command_param=param.text(),
         process_instance_json=definition.process_definition_json,
         global_params="[]",
         task_depend_type=command.task_depend_type,
@@ -158,6 +159,17 @@ def _execution_type(command: Command) -> ExecutionType | None:
             f"{ParamKey.EXECUTION_TYPE} must be one of {known}, not {name[:40]!r}"
         )
     return ExecutionType[name]
+
+
+def _with_environment(command: Command, parent: ParentSnapshot | None) -> CommandParam:
+    """Return the parameters with which the run begins: a sub process has its parent's environment.
+
+    A task of it that names one has its own.
+    """
+    own = command.param.environment_code
+    if own is not None or parent is None or parent.environment_code is None:
+        return command.param
+    return command.param.replaced({ParamKey.ENVIRONMENT_CODE: str(parent.environment_code)})
 
 
 def child_of(parent: ParentSnapshot) -> ChildOf:

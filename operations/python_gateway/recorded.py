@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from common.py4j.wire import Thing
 from operations.definition_document import DEPENDENT_TASK_CODE, code_in, objects_of
+from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.python_gateway.submissions import (
     Submission,
     dependent_items,
@@ -30,7 +31,7 @@ _DEFAULT_TENANT: Final = "tenant_pydolphin"
 class Recorded:
     """A workflow that was submitted, as an entry of an export; `project` is where it was meant to.
 
-    `notes` are the parts that were lost before there was an entry.
+    `notes` tell what has to be made before the workflow is imported.
     """
 
     project: str
@@ -131,16 +132,19 @@ class RecordedGateway:
         )
 
     def _environments(self, entry: Mapping[str, Any]) -> list[str]:
-        """Take the codes of environments out; return a note for each task that had one."""
-        names = {code: rest[-1] for (what, *rest), code in self._given.items() if what != "task"}
+        """Name environments in the place of their codes; return a note for each task with one."""
+        names = {
+            code: rest[-1] for (what, *rest), code in self._given.items() if what == "environment"
+        }
         notes: list[str] = []
         for task in objects_of(entry["taskDefinitionList"]):
-            name = names.get(code_in(task.get("environmentCode")) or 0)
+            name = names.get(code_in(task.get(ENVIRONMENT_CODE)) or 0)
             if name is not None and isinstance(task, dict):
-                task["environmentCode"] = None
+                del task[ENVIRONMENT_CODE]
+                task[ENVIRONMENT_NAME] = name
                 notes.append(
-                    f"task {task.get('name')!r}: the environment {name!r} is not kept: set its"
-                    " variables in the script, or for all tasks by worker.env_path"
+                    f"task {task.get('name')!r} names the environment {name!r}: make it, unless it"
+                    " is there (orcaflow environment create)"
                 )
         return notes
 

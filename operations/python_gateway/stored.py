@@ -27,6 +27,7 @@ from operations.datasources import list_datasources
 from operations.definition_document import DEPENDENT_CODE, DEPENDENT_TASK_CODE, code_in
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.definitions import definition_page, definition_with_code, import_definitions
+from operations.environments import environment_given
 from operations.errors import NameTakenError, UsageError
 from operations.projects import create_project, definition_in, find_project
 from operations.python_gateway.submissions import (
@@ -88,10 +89,7 @@ class StoredGateway:
         return graph_of(row.id, row.process_definition_json).codes.get(task) or new_code()
 
     def environment(self, name: str) -> int:
-        raise NotFoundError(
-            f"there is no environment {name!r:.100}: set its variables in the script, or for all"
-            " tasks by worker.env_path"
-        )
+        return environment_given(self._session, name).view.code
 
     def keep_resource(self, name: str, content: str) -> Thing:
         """Write a file into the user's folder of the resources on this computer."""

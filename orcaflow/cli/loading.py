@@ -74,6 +74,9 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "worker_group",
         "Groups of workers: a task or a run that names one runs on its workers alone.",
     ),
+    "environment": _Place(
+        "environment", "Environments: variables that the tasks that name one are started with."
+    ),
     "tenant": _Place(
         "tenant",
         "Tenants: the accounts that tasks run as where worker.tenant_mode is tenant.",

@@ -58,6 +58,8 @@ OVER_HTTP: Final = frozenset(
         *("stream suspend", "stream resume", "stream reset", "stream handoff"),
         "stream terminate",
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
+        *("environment create", "environment list", "environment show", "environment set"),
+        "environment delete",
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
         *("schedule create", "schedule list", "schedule show", "schedule edit"),
         *("schedule online", "schedule offline", "schedule delete", "schedule preview"),

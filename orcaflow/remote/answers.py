@@ -280,6 +280,7 @@ def begin_run(
     priority: Priority = Priority.MEDIUM,
     worker_group: str | None = None,
     warning_type: WarningType = WarningType.NONE,
+    environment: str | None = None,
 ) -> int:
     """Put the command that begins a run of the definition of this name."""
     if warning_type is not WarningType.NONE:
@@ -293,6 +294,7 @@ def begin_run(
         "failure_strategy": failure_strategy.name,
         "priority": priority.name,
         "worker_group": worker_group,
+        "environment": environment,
     }
     begun = client.post("/instances", {key: each for key, each in body.items() if each is not None})
     number: int = begun["command"]["id"]

@@ -1,4 +1,4 @@
-"""The operations on tenants, worker groups, pools and alerts that an api-server answers."""
+"""The operations on tenants, worker groups, environments, pools and alerts over HTTP."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, Final
 
 from common.model.alerts import AlertStatus, AlertType, ShowType
 from common.store.people.alerts import AlertView
+from common.store.people.environments import EnvironmentView
 from common.store.people.pools import PoolUse, PoolView
 from common.store.people.tenants import TenantView
 from common.store.people.worker_groups import WorkerGroupView
+from operations.environments import Environment, EnvironmentChange
 from operations.tenants import MadeTenant, has_account
 from operations.worker_groups import GroupMember, KnownBy, WorkerGroup
 from orcaflow.remote.client import Client
@@ -61,6 +63,52 @@ def delete_group(client: Client, group: str) -> int:
     (row,) = client.get("/worker-groups", {"name": group})["items"]
     number: int = client.delete(f"/worker-groups/{row['id']}")["instances"]
     return number
+
+
+def list_environments(client: Client) -> list[Environment]:
+    """List the environments."""
+    return [_environment_of(row) for row in client.pages("/environments")]
+
+
+def environment_given(client: Client, environment: str) -> Environment:
+    """Return the environment of this name."""
+    (row,) = client.get("/environments", {"name": environment})["items"]
+    return _environment_of(row)
+
+
+def create_environment(
+    client: Client,
+    name: str,
+    *,
+    config: str,
+    description: str | None,
+    worker_groups: Sequence[str],
+    code: int | None,
+) -> Environment:
+    """Make an environment."""
+    body = {"name": name, "config": config, "description": description, "code": code}
+    given = {key: each for key, each in body.items() if each is not None}
+    return _environment_of(client.post("/environments", {**given, "worker_groups": worker_groups}))
+
+
+def change_environment(client: Client, environment: str, change: EnvironmentChange) -> Environment:
+    """Change an environment."""
+    (row,) = client.get("/environments", {"name": environment})["items"]
+    body = {
+        "name": change.name,
+        "config": change.config,
+        "description": change.description,
+        "worker_groups": change.worker_groups,
+    }
+    given = {key: each for key, each in body.items() if each is not None}
+    return _environment_of(client.patch(f"/environments/{row['id']}", given))
+
+
+def delete_environment(client: Client, environment: str) -> EnvironmentView:
+    """Delete an environment."""
+    (row,) = client.get("/environments", {"name": environment})["items"]
+    client.delete(f"/environments/{row['id']}")
+    return _environment_of(row).view
 
 
 def list_pools(client: Client) -> list[PoolView]:
@@ -138,6 +186,22 @@ def _group_of(row: Mapping[str, Any]) -> WorkerGroup:
     )
 
 
+def _environment_of(row: Mapping[str, Any]) -> Environment:
+    return Environment(
+        view=EnvironmentView(
+            id=row["id"],
+            code=row["code"],
+            name=row["name"],
+            config="",
+            description=row["description"],
+            worker_groups=tuple(row["worker_groups"]),
+            create_time=datetime.fromisoformat(row["create_time"]),
+            update_time=datetime.fromisoformat(row["update_time"]),
+        ),
+        config=row["config"],
+    )
+
+
 def _pool_id(client: Client, name: str) -> int:
     (row,) = client.get("/pools", {"name": name})["items"]
     number: int = row["id"]
@@ -190,6 +254,11 @@ def _alert_of(row: Mapping[str, Any]) -> AlertView:
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "alerts.list_alerts": list_alerts,
+    "environments.change_environment": change_environment,
+    "environments.create_environment": create_environment,
+    "environments.delete_environment": delete_environment,
+    "environments.environment_given": environment_given,
+    "environments.list_environments": list_environments,
     "pools.create_pool": create_pool,
     "pools.list_pools": list_pools,
     "pools.pool_given": pool_given,

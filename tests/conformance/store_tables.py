@@ -111,6 +111,7 @@ TABLES = (
     t.complement_date,
     t.alert,
     t.datasource,
+    t.environment,
     t.worker_group,
     t.worker_server,
     t.tenant,

@@ -17,7 +17,7 @@ from common.model.states import (
 )
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.worker.ports import DataSource, ReportRefusedError
+from common.store.worker.ports import DataSource, Environment, ReportRefusedError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -268,6 +268,20 @@ def test_the_data_sources_that_exist_are_given_by_id(db: Tables) -> None:
     assert found == {first: DataSource(id=first, name="dw", type=1, connection_params=params)}
     assert "secret" not in repr(found)
     assert db.tasks.datasources([]) == {}
+
+
+def test_the_environments_that_exist_are_given_by_code_and_a_claim_tells_that_of_the_run(
+    db: Tables,
+) -> None:
+    code = 2**40
+    db.insert(t.environment, code=code, name="java", config="export A=1")
+    found = db.tasks.environments([code, code + 1, -1, 2**70])
+    assert found == {code: Environment(code=code, name="java", config="export A=1")}
+    assert "export" not in repr(found)
+    for param, expected in ((f'{{"environmentCode": "{code}"}}', code), ("{}", None)):
+        owned = a_run(db, command_param=param)
+        (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+        assert claimed.environment_code == expected
 
 
 def test_a_kill_is_wanted_of_what_is_to_be_killed_and_not_of_what_is_to_be_paused(

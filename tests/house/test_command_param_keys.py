@@ -14,6 +14,7 @@ SHARED = {
     ParamKey.RELATION_ID,
     ParamKey.DEFINITION_NAME,
     ParamKey.EXECUTION_TYPE,
+    ParamKey.ENVIRONMENT_CODE,
     ParamKey.ON_FAILURE,
     ParamKey.REPROCESS,
     ParamKey.CONFIRMED,

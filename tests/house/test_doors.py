@@ -43,7 +43,7 @@ DOORS = {
         *("common/config/reading.py", "api/answers.py", "api/lane.py"),
         *("api/people_answers.py", "api/cluster_answers.py"),
         *("api/complement_answers.py", "api/schedule_answers.py"),
-        "api/datasource_answers.py",
+        *("api/datasource_answers.py", "api/environment_answers.py"),
     ),
     "pydantic_core": ("common/config/reading.py",),
     "annotated_types": ("common/config/settings.py", "common/spark_config.py"),

@@ -163,6 +163,7 @@ def _of_no_project(db: Engine, name: str) -> dict[str, int]:
         "token": insert(t.access_token).values(user_id=1, name=name, token=name),
         "tenant": insert(t.tenant).values(tenant_code=f"tenant-{name}"),
         "worker-group": insert(t.worker_group).values(name=f"group-{name}"),
+        "environment": insert(t.environment).values(name=f"environment-{name}"),
         "pool": insert(t.task_group).values(id=100 + len(name), name=f"pool-{name}", group_size=2),
     }
     with db.begin() as connection:
@@ -248,6 +249,8 @@ _ORDERS: Final[dict[str, dict[str, Any]]] = {
     "POST /workers/disable": {"worker": "10.0.0.7:1234"},
     "POST /workers/lazy": {"worker": "10.0.0.7"},
     "POST /workers/enable": {"worker": "10.0.0.7:1234", "reason": "a new disk"},
+    "POST /environments": {"name": "{new}", "config": "export A=1"},
+    "PATCH /environments/{id}": {"description": "d"},
     "POST /pools": {"name": "{new}", "size": 1},
     "PATCH /pools/{id}": {"size": 3},
 }

@@ -12,6 +12,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select
 
 from api.policy import BASE
+from common.datasource_keys import DatasourceKeys, key_file
+from common.environment_config import changed_secrets
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from operations.session import Session
@@ -325,6 +327,76 @@ def test_tenants_and_worker_groups_are_made_once_and_deleted_as_they_were_read(
         assert client.post(path, json=body, headers=once).status_code == 404
 
 
+def test_an_environment_is_made_once_changed_as_read_and_tells_its_names_alone_to_others(
+    client: TestClient, root: Headers, owner: Session, db: Engine
+) -> None:
+    eve = a_user(owner, "eve", "admin")
+    path = f"{BASE}/environments"
+    config = "export PLACE=moon\nexport DB_PASSWORD='hun ter22'\n"
+    body = {"name": "etl", "config": config, "worker_groups": ["default"], "code": 2**40}
+    once = {**root, "Idempotency-Key": "k-environment"}
+    made = client.post(path, json=body, headers=once)
+    assert made.status_code == 201, made.text
+    assert made.json()["config"] == "export PLACE=moon\nexport DB_PASSWORD=******\n"
+    assert (made.json()["code"], made.json()["worker_groups"]) == (2**40, ["default"])
+    assert client.post(path, json=body, headers=once).json() == made.json()
+    assert client.post(path, json=body, headers=root).status_code == 409
+    assert client.post(path, json=body | {"name": "x"}, headers=root).status_code == 409
+    one, tag = made.headers["location"], made.headers["etag"]
+    shown = client.get(one, headers=eve)
+    assert (shown.json()["name"], shown.json()["config"]) == ("etl", None)
+    assert shown.headers["etag"] == tag
+    change = {"config": "export PLACE=mars\nexport DB_PASSWORD=******\n"}
+    assert client.patch(one, json=change, headers={**eve, "If-Match": tag}).status_code == 403
+    assert client.patch(one, json=change, headers=root).status_code == 428
+    assert client.patch(one, json=change, headers={**root, "If-Match": '"x"'}).status_code == 412
+    changed = client.patch(one, json=change, headers={**root, "If-Match": tag})
+    assert changed.status_code == 200, changed.text
+    assert changed.headers["etag"] != tag
+    with db.connect() as connection:
+        stored = connection.scalar(select(t.environment.c.config)) or ""
+        lines = str(connection.execute(select(t.audit_log)).all())
+    opened = changed_secrets(stored, DatasourceKeys(key_file(owner.config)).opened)
+    assert opened == "export PLACE=mars\nexport DB_PASSWORD='hun ter22'\n"
+    assert "hun" not in stored + lines
+    assert "config: PLACE, DB_PASSWORD" in lines
+    node = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}}
+    needs = {"tasks": [node | {"environmentCode": str(2**40)}]}
+    a_definition(db, name="needs", process_definition_json=json.dumps(needs))
+    refused = client.delete(one, headers={**root, "If-Match": "*"})
+    assert (refused.status_code, "definition 'needs' names it" in refused.text) == (409, True)
+    run = an_instance(
+        db, ProcessState.RUNNING, command_param=json.dumps({"environmentCode": str(2**40)})
+    )
+    with db.begin() as connection:
+        connection.execute(t.process_definition.delete())
+    refused = client.delete(one, headers={**root, "If-Match": "*"})
+    assert (refused.status_code, f"process instance {run} goes on" in refused.text) == (409, True)
+    with db.begin() as connection:
+        connection.execute(t.process_instance.delete())
+    gone = client.delete(one, headers={**root, "If-Match": changed.headers["etag"]})
+    assert (gone.status_code, gone.json()["deleted"]) == (200, True)
+    assert last_line(db)[1] == "environment.delete"
+
+
+def test_a_run_is_begun_with_the_environment_that_it_names(
+    client: TestClient, root: Headers, db: Engine
+) -> None:
+    document = json.dumps({"tasks": [{"name": "a", "type": "SHELL"}]})
+    number = a_definition(db, name="nightly", process_definition_json=document)
+    made = client.post(f"{BASE}/environments", json={"name": "etl"}, headers=root).json()
+    body = {"definition_id": number, "environment": "elt"}
+    near = client.post(f"{BASE}/instances", json=body, headers=root)
+    assert (near.status_code, "did you mean 'etl'" in near.text) == (404, True)
+    begun = client.post(f"{BASE}/instances", json=body | {"environment": "etl"}, headers=root)
+    assert begun.status_code == 202, begun.text
+    with db.connect() as connection:
+        (param,) = connection.scalars(select(t.command.c.command_param))
+    assert json.loads(param) == {"environmentCode": str(made["code"])}
+    refused = client.delete(f"{BASE}/environments/{made['id']}", headers={**root, "If-Match": "*"})
+    assert (refused.status_code, "names it and waits" in refused.text) == (409, True)
+
+
 def test_alerts_are_paged_for_administrators(
     client: TestClient, root: Headers, owner: Session, db: Engine
 ) -> None:
@@ -359,6 +431,9 @@ def test_alerts_are_paged_for_administrators(
         ("tenants", {"code": "x", "description": "d" * 257}),
         ("worker-groups", {"name": "x", "addresses": ["a\0"]}),
         ("worker-groups", {"name": "\ud800"}),
+        ("environments", {"name": "x", "config": "source /etc/profile"}),
+        ("environments", {"name": "x", "worker_groups": ["nobody"]}),
+        ("environments", {"name": "x", "code": 7}),
         ("pools", {"name": "p", "size": 0}),
         ("pools", {"name": "p", "size": 2**63}),
         ("pools", {"name": "p", "size": 1, "description": "d" * 256}),

@@ -13,6 +13,7 @@ from common.store import tables as t
 from common.store.worker.tasks import PostgresTaskStore
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+from tests.unit.later_definitions import a_later_export, a_later_task
 
 SHELL = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}}
 
@@ -142,6 +143,72 @@ def test_a_worker_group_is_kept_while_anything_needs_it_and_leaves_the_past(
         connection.execute(t.process_instance.delete().where(t.process_instance.c.id != ended))
     assert parsed(cli("worker-group", "delete", "etl", "-o", "json"))["instances"] == 1
     assert one(db, t.process_instance.c.worker_group_id) == (-1,)
+
+
+def test_an_environment_is_made_of_a_file_shown_without_its_secrets_changed_and_deleted(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "e.env"
+    file.write_text("export PLACE=moon A_TOKEN=t0ps3cret\n", encoding="utf-8")
+    made = parsed(cli("environment", "create", "etl", "--config", str(file), "-o", "json"))
+    assert (made["code"], made["config"]) == (1, "export PLACE=moon A_TOKEN=******\n")
+    assert one(db, t.environment.c.config)[0].startswith("export PLACE=moon A_TOKEN=aes256gcm:")
+    code, out, _ = cli("environment", "show", "etl")
+    assert (code, "  export PLACE=moon A_TOKEN=******" in out) == (0, True)
+    file.write_text("export PLACE=`id`", encoding="utf-8")
+    code, _, err = cli("environment", "set", "etl", "--config", str(file))
+    assert (code, "line 1: ` would run a program" in err) == (2, True)
+    missing = cli("environment", "set", "etl", "--config", str(tmp_path / "none"))
+    assert (missing[0], "No such file" in missing[2]) == (2, True)
+    assert cli("environment", "set", "etl", "--name", "elt", "--description", "d")[0] == 0
+    a_definition(db, name="nightly", process_definition_json=json.dumps({"tasks": [SHELL]}))
+    code, _, err = cli("run", "nightly", "--environment", "etl")
+    assert (code, "did you mean 'elt'?" in err) == (3, True)
+    (row,) = parsed(cli("environment", "list", "-o", "json"))
+    assert (row["name"], row["description"]) == ("elt", "d")
+    # The secrets of environments are encrypted anew with those of data sources.
+    before = one(db, t.environment.c.config)
+    assert cli("datasource", "encrypt", "--new-key")[0] == 0
+    assert one(db, t.environment.c.config) != before
+    gone = parsed(cli("environment", "delete", "elt", "-o", "json"))
+    assert gone == {"name": "elt", "code": 1, "deleted": True}
+
+
+def test_a_definition_names_an_environment_that_is_there_and_keeps_its_code(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    a_row(db, t.environment, name="java", code=2**40)
+    file = tmp_path / "etl.json"
+
+    def imported(**keys: Any) -> tuple[int, str, str]:
+        node = SHELL | keys
+        document = {"name": "etl", "processDefinitionJson": {"tasks": [node]}}
+        file.write_text(json.dumps(document), encoding="utf-8")
+        return cli("definition", "import", str(file))
+
+    for keys, cause in (
+        ({"environmentName": "jav"}, "there is no environment 'jav' (did you mean 'java'?)"),
+        ({"environmentCode": 7}, "there is no environment with the code 7"),
+        ({"environmentCode": "x"}, "environmentCode: must be a whole number"),
+    ):
+        code, _, err = imported(**keys)
+        assert (code, cause in err) == (1, True), err
+    assert imported(environmentName="java")[0] == 0
+    (stored,) = one(db, t.process_definition.c.process_definition_json)
+    assert json.loads(stored)["tasks"][0]["environmentCode"] == 2**40
+    exported = parsed(cli("definition", "export", "etl"))
+    assert exported["processDefinitionJson"]["tasks"][0]["environmentName"] == "java"
+    later = a_later_export(a_later_task(1, "a", environmentCode=2**40), name="kept")
+    lost = a_later_export(a_later_task(1, "a", environmentCode=2**41), name="lost")
+    for each, state in ((later, "ONLINE"), (lost, "OFFLINE")):
+        file.write_text(json.dumps([each]), encoding="utf-8")
+        code, out, err = cli("definition", "import", str(file))
+        assert (code, state in out) == (0, True), out + err
+    assert f"orcaflow environment create NAME --code {2**41}" in out + err
+    mapped = cli(
+        "definition", "import", str(file), "--online", "--map", f"environment:{2**41}=java"
+    )
+    assert (mapped[0], "ONLINE" in mapped[1]) == (0, True), mapped
 
 
 def test_a_tenant_is_made_with_its_queue_and_deleted_once_nothing_needs_it(

@@ -116,15 +116,17 @@ def test_what_a_file_submits_is_written_linted_and_imported(cli: Cli, tmp_path: 
     files = [str(to / "child.yaml"), str(to / "parent.yaml")]
     assert [each["file"] for each in made["definitions"]] == files
     assert (made["resources"], made["runs"]) == (["lib/main.py"], ["parent"])
-    assert "the environment 'conda' is not kept" in made["definitions"][1]["notes"][0]
+    assert "names the environment 'conda'" in made["definitions"][1]["notes"][0]
     text = (to / "parent.yaml").read_text(encoding="utf-8")
     assert "rawScript: |-\n        echo shell\n        date\n" in text
     assert "code" not in text.lower()
+    assert "environmentName: conda" in text
 
     code, out, err = cli("definition", "lint", *files)
     assert (code, err) == (0, "")
     url = "postgresql://ada@127.0.0.1:1/none"
     assert cli("datasource", "create", "warehouse", "--url", url)[0] == 0
+    assert cli("environment", "create", "conda")[0] == 0
     code, out, err = cli("definition", "import", *files, "-o", "json")
     assert code == 0, err
     rows = {each["name"]: each for each in json.loads(out)}

@@ -330,6 +330,61 @@ def test_a_script_of_3_2_2_and_one_of_3_3_save_release_start_poll_complement_and
     assert stage.done("POST", f"{definitions}/{code}/release", releaseState="OFFLINE") is True
 
 
+def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stage: Stage) -> None:
+    stage.headers.update(stage.a_token("admin"))
+    made = {"name": "java", "config": "export JAVA_HOME=/opt/java\nexport A_TOKEN=t0ps3cret"}
+    code = stage.done(
+        "POST", "environment/create", **made, description="d", workerGroups='["default"]'
+    )
+    taken = stage.call("POST", "environment/create", **made)
+    assert (taken["code"], taken["msg"]) == (
+        120002,
+        "this environment name [java] already exists",
+    )
+    assert stage.call("POST", "environment/verify-environment", environmentName="java")["code"]
+    assert stage.done("POST", "environment/verify-environment", environmentName="j") is None
+    bad = stage.call("POST", "environment/create", name="x", config="source x")
+    assert (bad["code"], "line 1" in bad["msg"]) == (10001, True), bad
+    listed = stage.done("GET", "environment/list-paging", pageNo=1, pageSize=10, searchVal="av")
+    (row,) = listed["totalList"]
+    assert (row["code"], row["workerGroups"], listed["total"]) == (code, ["default"], 1)
+    assert row["config"] == "export JAVA_HOME=/opt/java\nexport A_TOKEN=******"
+    assert stage.done("GET", "environment/query-environment-list") == [row]
+    assert stage.done("GET", "environment/query-by-code", environmentCode=code) == row
+    changed = stage.done("POST", "environment/update", code=code, name="jvm", config=row["config"])
+    assert (changed["name"], changed["workerGroups"]) == ("jvm", [])
+    stage.a_user("bea")
+    of_author = stage.a_token("bea")
+    seen = stage.call("GET", "environment/query-environment-list", headers=of_author)["data"]
+    assert [(each["name"], each["config"]) for each in seen] == [("jvm", "")]
+
+    given = later_tasks()
+    tasks = json.loads(given["taskDefinitionJson"])
+    tasks[0]["environmentCode"] = code
+    given["taskDefinitionJson"] = json.dumps(tasks)
+    below = "projects/1/process-definition"
+    saved = stage.done("POST", below, name="nightly", **given)
+    shown = stage.done("GET", f"{below}/{saved['code']}")["taskDefinitionList"]
+    assert [each["environmentCode"] for each in shown] == [code, *[-1] * (len(shown) - 1)]
+    stage.done("POST", f"{below}/{saved['code']}/release", releaseState="ONLINE")
+    start = {"processDefinitionCode": saved["code"], "failureStrategy": "CONTINUE"}
+    run = "projects/1/executors/start-process-instance"
+    unknown = stage.call("POST", run, **start, environmentCode=2**50)
+    assert "no environment with the code" in unknown["msg"]
+    stage.done("POST", run, **start, environmentCode=code)
+    assert json.loads(started(stage).command_param) == {"environmentCode": str(code)}
+    stage.done("POST", run, **start, environmentCode=-1)
+    assert json.loads(started(stage).command_param) == {}
+    used = stage.call("POST", "environment/delete", environmentCode=code)
+    assert (used["code"], "'nightly' names it" in used["msg"]) == (120006, True), used
+    with stage.db.begin() as connection:
+        connection.execute(t.command.delete())
+        connection.execute(t.process_definition.delete())
+    stage.done("POST", "environment/delete", environmentCode=code)
+    gone = stage.call("GET", "environment/query-by-code", environmentCode=code)
+    assert gone["code"] == 1200009
+
+
 def test_a_definition_keeps_the_code_of_its_export_unless_it_is_taken(stage: Stage) -> None:
     stage.a_user("ada", role="admin")
     stage = replace(stage, headers=stage.a_token("ada"))

@@ -80,12 +80,14 @@ def parameters_of(each: Served, world: dict[Thing, int]) -> dict[str, Any]:
     return {
         **named, "taskInstanceId": world[Thing.TASK], "taskId": world[Thing.TASK], "subId": run,
         "triggerCode": world[Thing.COMMAND], "schedule": json.dumps(DAILY), "genNum": 1,
+        "environmentCode": ENVIRONMENT, "config": "export A=1", "environmentName": "made",
         "executeType": "REPEAT_RUNNING", "releaseState": "OFFLINE", "name": "made",
         "processDefinitionJson": classic_json(), **later_tasks(), "projectName": "made",
     }  # fmt: skip
 
 
 FORBIDDEN = 30001
+ENVIRONMENT = 2**40
 
 
 def expected(each: Served, role: str, *, own: bool) -> str:
@@ -93,6 +95,9 @@ def expected(each: Served, role: str, *, own: bool) -> str:
     takes = each.row.takes
     if role == "anyone":
         return "401"
+    if takes is Who.ADMINISTRATOR:
+        # No role in a project makes one.
+        return "forbidden"
     if isinstance(takes, Who) or each.row.thing is None:
         return "done"
     if role == "nobody" or not own:
@@ -122,6 +127,7 @@ def test_every_route_answers_every_role_as_its_table_says(stage: Stage, plants: 
         foreign = connection.scalar(
             insert(t.project).values(name="foreign").returning(t.project.c.id)
         )
+        connection.execute(insert(t.environment).values(name="e", code=ENVIRONMENT))
     worlds = some_worlds(stage.db, foreign or 0, "")
     headers: dict[str, dict[str, str]] = {"anyone": {}}
     for role in ("nobody", *ROLES):

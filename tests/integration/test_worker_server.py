@@ -113,9 +113,10 @@ class Cluster:
         task_type: str = "SHELL",
         params: Mapping[str, object] | None = None,
         timeout_seconds: int | None = None,
+        keys: Mapping[str, object] | None = None,
     ) -> int:
         """Submit as a master does: the rows first, then the queue entry."""
-        node = json.dumps({"params": {"rawScript": script, **(params or {})}})
+        node = json.dumps({"params": {"rawScript": script, **(params or {})}, **(keys or {})})
         task = self.sql(
             """
             WITH d AS (
@@ -355,6 +356,27 @@ def test_a_task_gets_its_data_source_and_its_outputs_are_in_its_row(serving: Clu
     assert serving.end_of(missing) is TaskState.FAILURE
     reason = serving.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", missing)
     assert reason == f"params.datasource: there is no data source with the id {source + 1}"
+
+
+def test_a_task_has_the_variables_of_its_environment_and_its_secrets_are_masked(
+    serving: Cluster,
+) -> None:
+    config = "export PLACE=moon A_TOKEN=hunter22 PATH=$PATH:/of/config"
+    serving.sql(
+        "INSERT INTO t_ds_environment (code, name, config) VALUES (7000000001, 'e', %s)"
+        " RETURNING id",
+        config,
+    )
+    script = 'echo "$PLACE $A_TOKEN ${PATH##*:}"; test "$A_TOKEN" = hunter22'
+    ids = [
+        serving.submit(script, keys={"environmentCode": code})
+        for code in (7_000_000_001, 7_000_000_002)
+    ]
+    assert [serving.end_of(each) for each in ids] == [TaskState.SUCCESS, TaskState.FAILURE]
+    log = Path(serving.text("SELECT log_path FROM t_ds_task_instance WHERE id = %s", ids[0]))
+    assert "\nmoon ******** /of/config\n" in log.read_text(encoding="utf-8")
+    reason = serving.text("SELECT reason FROM t_ds_task_instance WHERE id = %s", ids[1])
+    assert reason.startswith("environmentCode: there is no environment with the code 7000000002")
 
 
 TENANTS_SCRIPT = """

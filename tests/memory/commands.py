@@ -243,6 +243,7 @@ class MemoryCommandStore(CommandStore):
             schedule_time=process.schedule_time,
             ancestors=self._ancestors(process),
             timezone_id=process.timezone_id,
+            environment_code=CommandParam.as_stored(process.command_param).stored_environment_code,
         )
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:

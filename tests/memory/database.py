@@ -36,6 +36,7 @@ from tests.memory.rows import (
     ComplementRecord,
     DataSourceRecord,
     DefinitionRecord,
+    EnvironmentRecord,
     ErrorCommandRecord,
     FireRecord,
     LedgerRecord,
@@ -60,7 +61,9 @@ from tests.memory.rows import (
 CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
 By: TypeAlias = Node | Ownership | None
 
-_BIG_COLUMNS = frozenset({"owner_incarnation", "owner_epoch", "worker_incarnation", "incarnation"})
+_BIG_COLUMNS = frozenset(
+    {"owner_incarnation", "owner_epoch", "worker_incarnation", "incarnation", "code"}
+)
 
 _RECOVERIES = (
     *RESTARTING_COMMANDS,
@@ -305,6 +308,7 @@ class MemoryDatabase:
         self.complement_dates = Rows("t_ds_complement_date", ComplementDateRecord)
         self.alerts = Rows("t_ds_alert", AlertRecord)
         self.datasources = Rows("t_ds_datasource", DataSourceRecord)
+        self.environments = Rows("t_ds_environment", EnvironmentRecord)
         self.quality = Rows("t_ds_quality_result", QualityRecord)
         self.log_tails = Rows("t_ds_task_log_tail", LogTailRecord)
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)

@@ -427,6 +427,16 @@ class DataSourceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRecord:
+    """A row of `t_ds_environment`."""
+
+    id: int = 0
+    code: int
+    name: str
+    config: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualityRecord:
     """A row of `t_ds_quality_result`."""
 

@@ -21,6 +21,7 @@ from common.store.worker.ports import (
     AttemptPaths,
     ClaimedTask,
     DataSource,
+    Environment,
     Kept,
     LogTail,
     ReportRefusedError,
@@ -171,6 +172,13 @@ class MemoryTaskStore(TaskStore):
                     connection_params=row.connection_params,
                 )
         return found
+
+    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
+        return {
+            row.code: Environment(code=row.code, name=row.name, config=row.config)
+            for row in self._db.environments
+            if row.code in codes
+        }
 
     def running(self, node: Node) -> dict[int, bool]:
         self._db.read_hook("running")
@@ -392,6 +400,7 @@ class MemoryTaskStore(TaskStore):
             memory_factor=task.memory_factor,
             lost_attempts=lost,
             ended_attempts=ended,
+            environment_code=CommandParam.as_stored(process.command_param).stored_environment_code,
         )
 
     def _tenant(self, process: ProcessRecord) -> TenantRecord | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +22,7 @@ def prepared(
     *,
     settings: TaskSettings | None = None,
     complement_uses_chosen_date: bool = True,
+    opened: Callable[[str], str] = lambda text: text,
     **changes: Any,
 ) -> Prepared:
     """The task as the launcher prepares it."""
@@ -34,5 +35,6 @@ def prepared(
         complement_uses_chosen_date=complement_uses_chosen_date,
         tenant_mode="single",
         settings=settings or TaskSettings(environment=seen_by_tasks({})),
+        opened=opened,
     )
     return launcher.prepare(a_claimed_task(paths, **values))

@@ -329,7 +329,6 @@ def test_what_is_lost_and_not_needed_is_listed_and_keeps_nothing_offline(tmp_pat
         a_later_task(
             1,
             "a",
-            environmentCode=DEFINITION,
             taskGroupId=2,
             cpuQuota=50,
             memoryMax=512,
@@ -352,7 +351,6 @@ def test_what_is_lost_and_not_needed_is_listed_and_keeps_nothing_offline(tmp_pat
     )
     (found,) = read(tmp_path, export, given={(Kind.DATASOURCE, 3): "dw"})
     assert unmapped(found) == {
-        ("a", "environmentCode", False),
         ("a", "taskGroupId", False),
         ("a", "cpuQuota", False),
         ("a", "memoryMax", False),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from common.datasource_keys import DatasourceKeys
 from common.errors import SchedulerError
+from common.store.worker.ports import Environment
 from tests.unit.preparing import prepared
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings
@@ -195,3 +198,63 @@ def test_a_parameter_without_a_variable_is_named_in_the_log(tmp_path: Path) -> N
     local = [{"prop": "a b", "value": "1"}]
     made = prepared(tmp_path, "SHELL", {"rawScript": "true", "localParams": local})
     assert "parameter 'a b' has no variable: its name can't be that of a variable" in made.header
+
+
+JAVA = Environment(
+    code=7,
+    name="java",
+    config="export JAVA_HOME=/opt/java PATH=/opt/java/bin:$PATH\nexport DB_PASSWORD=hunter22",
+)
+
+
+def test_the_variables_of_an_environment_reach_every_type_and_no_argument(tmp_path: Path) -> None:
+    python = prepared(
+        tmp_path, "PYTHON", {"rawScript": "pass"}, environment_code=7, environment=JAVA
+    )
+    shell = prepared(
+        tmp_path / "shell", "SHELL", {"rawScript": "true"}, environment_code=7, environment=JAVA
+    )
+    for each in (python, shell):
+        assert each.environment["JAVA_HOME"] == "/opt/java"
+        assert each.environment["PATH"].startswith("/opt/java/bin:/usr/local/sbin:")
+        assert each.environment["ORCAFLOW_ATTEMPT"] == "2"
+        assert each.secrets == ("hunter22",)
+        assert "hunter22" not in " ".join(each.argv) + each.header
+
+
+def test_an_environment_goes_before_a_parameter_of_its_name(tmp_path: Path) -> None:
+    local = [{"prop": "JAVA_HOME", "direct": "IN", "type": "VARCHAR", "value": "/of/parameter"}]
+    made = prepared(
+        tmp_path,
+        "SHELL",
+        {"rawScript": "true", "localParams": local},
+        environment_code=7,
+        environment=JAVA,
+    )
+    assert made.environment["JAVA_HOME"] == "/opt/java"
+
+
+@pytest.mark.parametrize(
+    ("environment", "cause"),
+    [
+        (None, "there is no environment with the code 7; see `orcaflow environment list`"),
+        (replace(JAVA, config="source x"), "environment 'java': line 1: only lines like export"),
+        (
+            replace(JAVA, config=f"export A_TOKEN=aes256gcm:01234567:{'A' * 40}"),
+            "environment 'java': passwords .* there is no key file",
+        ),
+    ],
+)
+def test_an_environment_that_is_gone_or_can_not_be_read_fails_the_attempt_with_the_reason(
+    tmp_path: Path, environment: Environment | None, cause: str
+) -> None:
+    keys = DatasourceKeys(tmp_path / "none")
+    with pytest.raises(TaskParameterError, match=cause):
+        prepared(
+            tmp_path,
+            "SHELL",
+            {"rawScript": "true"},
+            opened=keys.opened,
+            environment_code=7,
+            environment=environment,
+        )

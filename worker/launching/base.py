@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
@@ -48,6 +48,8 @@ from worker.workspace import Account, artefact_path, make_artefact, write_file
 
 if TYPE_CHECKING:
     from common.store.worker.ports import ClaimedTask
+
+_ENVIRONMENT_CODE: Final = "environmentCode"
 
 
 class TaskParameterError(SchedulerError):
@@ -272,6 +274,21 @@ def read_memory_max(task: ClaimedTask) -> int:
         return max(0, int(str(value).strip() or 0)) if value is not None else 0
     except ValueError:
         raise TaskParameterError("memoryMax must be a whole number of megabytes") from None
+
+
+def environment_code(task: ClaimedTask) -> int | None:
+    """Return the environment that a node names, else that of its run; None, at no cost, for most.
+
+    The node's JSON has been read strictly when the run began.
+    """
+    if f'"{_ENVIRONMENT_CODE}"' not in task.task_json:
+        return task.environment_code
+    try:
+        node = json.loads(task.task_json)
+        code = int(str(node.get(_ENVIRONMENT_CODE)).strip())
+    except (ValueError, RecursionError, AttributeError):
+        return task.environment_code
+    return code if code > 0 else task.environment_code
 
 
 @contextmanager

@@ -5,9 +5,9 @@ row, which alone decides: afterwards, or at the same time as long as no other wo
 anything from under this one. What a call that failed may have done is never guessed: the entries
 are remembered and looked at again in the tables before any other is claimed, so that an attempt
 whose row says that it is ours is either started or reported, never forgotten. Attempts that need
-data sources, or what former runs have measured, are *awaiting inputs* from their claim until that
-has been read; nothing else is claimed before that. No threads and no time of its own: a service or
-a simulator calls `run_once`.
+data sources, an environment, or what former runs have measured, are *awaiting inputs* from their
+claim until that has been read; nothing else is claimed before that. No threads and no time of its
+own: a service or a simulator calls `run_once`.
 
 A *hint* names attempts that a master has submitted this moment. If nothing else waits, their rows
 are claimed before their entries are seen, which are then only taken out of the queue.
@@ -34,6 +34,7 @@ from common.registry.protocol import Membership, Standing, TaskQueue
 from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from common.task_types import task_type_spec
 from worker.attempts import Attempts, Ended
+from worker.launching.base import environment_code
 from worker.launching.datasource import datasource_ids
 
 log = logging.getLogger(__name__)
@@ -383,7 +384,11 @@ class ClaimLoop:
             log.warning("claims given up with the session", extra={"attempts": len(claimed)})
             return
         awaiting_inputs = tuple(
-            task for task in claimed if _wants_datasources(task) or _wants_former_values(task)
+            task
+            for task in claimed
+            if _wants_datasources(task)
+            or _wants_former_values(task)
+            or environment_code(task) is not None
         )
         if awaiting_inputs:
             self._awaiting_inputs += awaiting_inputs
@@ -404,6 +409,9 @@ class ClaimLoop:
             }
             ids = sorted({each for several in wanted.values() for each in several})
             found = self._store.datasources(ids) if ids else {}
+            codes = {task.id: environment_code(task) for task in awaiting_inputs}
+            named = sorted({each for each in codes.values() if each is not None})
+            environments = self._store.environments(named) if named else {}
             compared = [task.id for task in awaiting_inputs if _wants_former_values(task)]
             former = self._store.former_quality(compared) if compared else {}
             if self._node() == node and self._membership.standing() is not Standing.LOST:
@@ -416,6 +424,7 @@ class ClaimLoop:
                             datasource=first,
                             datasources=sources,
                             former_quality=former.get(task.id, {}),
+                            environment=environments.get(codes[task.id] or 0),
                         )
                     )
                 self._awaiting_inputs = ()

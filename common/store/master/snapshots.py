@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     bindparam,
+    case,
     cast,
     func,
     literal,
@@ -26,7 +27,7 @@ from sqlalchemy.exc import OperationalError
 
 from common.errors import BadCommandError
 from common.model.cluster import Node
-from common.model.command_param import ParamKey
+from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
 from common.model.plans import (
     DefinitionSnapshot,
@@ -134,6 +135,14 @@ _PARENTS: Final = (
         process_instance.c.global_params,
         process_instance.c.schedule_time,
         process_instance.c.timezone_id,
+        # Mostly there is none, and then the text need not travel.
+        case(
+            (
+                process_instance.c.command_param.contains(f'"{ParamKey.ENVIRONMENT_CODE}"'),
+                process_instance.c.command_param,
+            ),
+            else_=None,
+        ).label("command_param"),
     )
     .join_from(
         task_instance,
@@ -394,6 +403,7 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         schedule_time=row.schedule_time,
         ancestors=tuple(ancestors),
         timezone_id=row.timezone_id,
+        environment_code=CommandParam.as_stored(row.command_param).stored_environment_code,
     )
 
 

@@ -76,6 +76,10 @@ if TYPE_CHECKING:
     from common.store.tables.schedules import schedule as schedule
     from common.store.tables.schedules import schedule_fire as schedule_fire
     from common.store.tables.servers import cluster as cluster
+    from common.store.tables.servers import environment as environment
+    from common.store.tables.servers import (
+        environment_worker_group_relation as environment_worker_group_relation,
+    )
     from common.store.tables.servers import master_server as master_server
     from common.store.tables.servers import worker_group as worker_group
     from common.store.tables.servers import worker_mode as worker_mode
@@ -118,7 +122,15 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),
     "complements": ("complement", "complement_date"),
-    "servers": ("worker_group", "cluster", "master_server", "worker_mode", "worker_server"),
+    "servers": (
+        "worker_group",
+        "environment",
+        "environment_worker_group_relation",
+        "cluster",
+        "master_server",
+        "worker_mode",
+        "worker_server",
+    ),
     "alerts": ("alert", "alertgroup", "relation_user_alertgroup"),
     "results": ("quality_result", "task_log_tail"),
     "resources": (

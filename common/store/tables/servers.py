@@ -1,4 +1,4 @@
-"""Daemons, the groups of workers, and the cluster itself."""
+"""Daemons, the groups of workers, environments, and the cluster itself."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ForeignKey,
     Identity,
     Integer,
     String,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 
 from common.model.workers import WorkerMode
 from common.store.tables.columns import (
+    code_is_no_other_id,
     known_words,
     metadata,
     not_empty,
     number,
+    own_code,
     own_id,
     time,
     time_now,
@@ -37,6 +41,45 @@ worker_group: Final = Table(
     Column("ip_list", String(256)),
     *times(),
     not_empty("name"),
+)
+
+# Variables that tasks are started with. A row that is written without a code has its id as one.
+environment: Final = Table(
+    "t_ds_environment",
+    metadata,
+    own_id(),
+    own_code(),
+    Column("name", String(100), nullable=False),
+    Column("config", Text, nullable=False, server_default=""),
+    Column("description", String(255)),
+    number("operator", 1),
+    *times(),
+    UniqueConstraint("code"),
+    UniqueConstraint("name"),
+    not_empty("name"),
+    code_is_no_other_id(),
+)
+
+# The groups whose workers have what an environment names. People read it; it holds nothing back.
+environment_worker_group_relation: Final = Table(
+    "t_ds_environment_worker_group_relation",
+    metadata,
+    own_id(),
+    Column(
+        "environment_code",
+        BigInteger,
+        ForeignKey("t_ds_environment.code", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("worker_group", String(255), nullable=False),
+    number("operator", 1),
+    *times(),
+    UniqueConstraint(
+        "environment_code",
+        "worker_group",
+        # Its own name would be longer than PostgreSQL takes.
+        name="t_ds_environment_worker_group_relation_group_key",
+    ),
 )
 
 # One row: what this database is called in places that others use too, as the tags of Spark

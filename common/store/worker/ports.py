@@ -35,6 +35,15 @@ class DataSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A row of `t_ds_environment`. `config` may hold secrets: it is never logged."""
+
+    code: int
+    name: str
+    config: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTask:
     """An attempt that this worker alone may start, with everything that its process needs.
 
@@ -78,6 +87,10 @@ class ClaimedTask:
     Their applications may still run."""
     ended_attempts: tuple[int, ...] = ()
     """The other attempts before it, newest first; no process of them should be left."""
+    environment_code: int | None = None
+    """The environment of the run, for a node that names none itself."""
+    environment: Environment | None = None
+    """The environment that it names; filled as data sources are."""
 
 
 class ReportRefusedError(SchedulerError):
@@ -196,6 +209,10 @@ class TaskStore(Protocol):
 
     def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
         """Return the data sources that exist, by id."""
+        ...
+
+    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
+        """Return the environments that exist, by code."""
         ...
 
     def former_quality(

@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
+    ARRAY,
+    BigInteger,
     Boolean,
     ColumnElement,
     DateTime,
@@ -51,6 +53,7 @@ from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     datasource,
+    environment,
     process_definition,
     process_instance,
     queue,
@@ -77,6 +80,7 @@ from common.store.worker.ports import (
     AttemptFolders,
     ClaimedTask,
     DataSource,
+    Environment,
     Kept,
     LogTail,
     ReportRefusedError,
@@ -138,7 +142,10 @@ _CLAIMABLE: Final = (
         # Mostly there are none, and then the text, which may be long, need not travel.
         case(
             (
-                process_instance.c.command_param.contains(f'"{ParamKey.START_PARAMS}"'),
+                or_(
+                    process_instance.c.command_param.contains(f'"{ParamKey.START_PARAMS}"'),
+                    process_instance.c.command_param.contains(f'"{ParamKey.ENVIRONMENT_CODE}"'),
+                ),
                 process_instance.c.command_param,
             ),
             else_=None,
@@ -289,6 +296,10 @@ _DATASOURCES: Final = select(
     datasource.c.type,
     datasource.c.connection_params,
 ).where(datasource.c.id == any_of("ids"))
+
+_ENVIRONMENTS: Final = select(environment.c.code, environment.c.name, environment.c.config).where(
+    environment.c.code == func.any(cast(bindparam("codes"), ARRAY(BigInteger)))
+)
 
 _RUNNING: Final = (
     select(task_instance.c.id, task_instance.c.wanted_state)
@@ -455,6 +466,13 @@ class PostgresTaskStore(TaskStore):
             for row in rows
         }
 
+    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
+        wanted = {"codes": sorted(each for each in codes if 0 < each < 2**63)}
+        rows = repeatable(self._engine, lambda db: db.execute(_ENVIRONMENTS, wanted).all())
+        return {
+            row.code: Environment(code=row.code, name=row.name, config=row.config) for row in rows
+        }
+
     def running(self, node: Node) -> dict[int, bool]:
         rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
         return {row.id: row.wanted_state == TaskState.KILL for row in rows}
@@ -534,6 +552,7 @@ def _holder(node: Node) -> dict[str, Any]:
 
 
 def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask:
+    param = CommandParam.as_stored(row.command_param)
     return ClaimedTask(
         id=row.id,
         process_instance_id=row.process_instance_id,
@@ -554,12 +573,13 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
         start_time=now,
         submit_time=row.submit_time,
         input_pool=row.input_pool,
-        start_params=CommandParam.as_stored(row.command_param).start_params,
+        start_params=param.start_params,
         timeout=_timeout(row),
         timezone_id=row.timezone_id,
         memory_factor=row.memory_factor,
         lost_attempts=() if earlier is None else tuple(earlier.lost),
         ended_attempts=() if earlier is None else tuple(earlier.ended),
+        environment_code=param.stored_environment_code,
     )
 
 

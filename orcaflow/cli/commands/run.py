@@ -99,6 +99,10 @@ def run(
     worker_group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="For tasks that name no group themselves.")
     ] = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For tasks that name no environment themselves."),
+    ] = None,
     warning_type: Annotated[Warn, typer.Option("--warning-type", help=WARNING_HELP)] = Warn.NONE,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -131,6 +135,7 @@ def run(
             priority=Priority[priority.name],
             worker_group=worker_group,
             warning_type=WarningType[warning_type.name],
+            environment=environment,
         )
         try:
             instance_id = await_instance(session, command_id, patience if wait else None, wait=wait)

@@ -233,3 +233,9 @@ def test_global_parameters_that_make_no_sense_are_refused(text: str, cause: str)
     reason = why(planned(read(), globals_of(text)))
     assert reason.startswith("global parameters of 'flights': ")
     assert cause in reason
+
+
+@pytest.mark.parametrize("given", ["x", "1.5", "-2", "9" * 30])
+def test_an_environment_that_can_be_none_is_refused(given: str) -> None:
+    found = planned(read(json.dumps({"environmentCode": given})), a_definition())
+    assert "environmentCode must be the code of an environment" in why(found)

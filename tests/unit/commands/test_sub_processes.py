@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.model.plans import ChildOf, Drop
+from common.model.plans import Begin, ChildOf, Drop
 from common.model.states import ReleaseState
 from tests.builders import NOON
 from tests.unit.commands.planning import (
@@ -132,3 +132,18 @@ def test_a_parent_whose_parameters_are_spoilt_refuses_its_child(columns: dict[st
 def test_a_child_whose_definition_has_no_such_name_is_refused_by_it() -> None:
     command = read('{"processDefinitionName": "nights"}', process_definition_id=0, **OF_TASK_45)
     assert why(planned(command, parent=a_parent())) == "there is no process definition 'nights'"
+
+
+def test_a_sub_process_has_the_environment_of_its_parent_unless_it_is_given_one() -> None:
+    def of_child(own: str, above: int | None) -> str | None:
+        line = read(LINE.replace("{", "{" + own, 1), **OF_TASK_45)
+        found = planned(line, a_definition(), parent=a_parent(environment_code=above))
+        assert isinstance(found, Begin), found
+        code: str | None = json.loads(found.command_param).get("environmentCode")
+        return code
+
+    assert [of_child("", 7), of_child("", None), of_child('"environmentCode": 8, ', 7)] == [
+        "7",
+        None,
+        "8",
+    ]

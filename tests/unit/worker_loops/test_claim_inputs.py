@@ -150,3 +150,33 @@ def test_an_attempt_awaiting_inputs_of_a_lost_session_is_not_started(
     assert place.attempts.started == []
     assert place.worker.claims.claiming() == frozenset()
     assert place.state(task) is TaskState.RUNNING
+
+
+def test_a_task_is_started_with_the_environment_that_it_names_else_with_its_run_s(
+    place: Place,
+) -> None:
+    place.join()
+    for number, name in ((7, "of the task"), (9, "of the run")):
+        place.database.insert(place.database.environments, id=number, code=number, name=name)
+    rows = {place.submit(): node for node in ({"environmentCode": "7"}, {"environmentCode": -1})}
+    plain = place.submit()
+    for row, node in rows.items():
+        place.database.update(place.database.tasks, row, task_json=json.dumps(node))
+    run = place.database.tasks.the(plain).process_instance_id
+    place.database.update(place.database.processes, run, command_param='{"environmentCode": "9"}')
+    place.worker.claims.run_once()
+    named = [place.attempts.tasks[row].environment for row in (*rows, plain)]
+    assert [each.name for each in named if each] == ["of the task", "of the run", "of the run"]
+
+
+def test_no_look_is_made_for_tasks_without_an_environment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.join()
+    asked: list[object] = []
+    monkeypatch.setattr(place.store, "environments", lambda codes: asked.append(codes) or {})
+    plain, gone = place.submit(), place.submit()
+    place.database.update(place.database.tasks, gone, task_json='{"environmentCode": 8}')
+    place.worker.claims.run_once()
+    assert asked == [[8]]
+    assert [place.attempts.tasks[each].environment for each in (plain, gone)] == [None, None]
