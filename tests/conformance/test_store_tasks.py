@@ -15,6 +15,7 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
+from common.model.worker_needs import UNASSIGNED
 from common.store import tables as t
 from common.store.listen import read_task_report
 from common.store.worker.ports import DataSource, Environment, ReportRefusedError
@@ -85,6 +86,15 @@ def test_t08b_claims_come_in_the_order_asked_and_only_for_what_may_start(db: Tab
     assert claim(db, [a, b, c]) == []
     assert claim(db, []) == []
     assert the_task(db, b)["host"] == OTHER_WORKER.address
+
+
+def test_an_attempt_is_claimed_by_the_worker_that_was_chosen_for_it_alone(db: Tables) -> None:
+    owned = a_run(db)
+    a, b = submit(db, owned, "a", "b")
+    db.update(t.task_instance, a, host=WORKER.address)
+    db.update(t.task_instance, b, host=UNASSIGNED)
+    assert claim(db, [a, b], node=OTHER_WORKER) == []
+    assert claim(db, [a, b], node=WORKER) == [a]
 
 
 def test_a_run_that_began_otherwise_is_no_complement_run(db: Tables) -> None:

@@ -81,6 +81,11 @@ def test_why_explains_serial_runs_queued_tasks_and_commands(cli: Cli, db: Engine
     assert f"process instance {second} is SERIAL_WAIT" in out
     later = an_attempt(db, first, TaskState.SUBMITTED, name="b")
     assert "before it: 1 task" in cli("task", "why", str(later))[1]
+    for host, told in (("-", "a master to choose a worker for it"), ("w:1", "w:1, which a master")):
+        with db.begin() as connection:
+            of_it = task_instance.c.id == later
+            connection.execute(update(task_instance).where(of_it).values(host=host))
+        assert f"waits for {told}" in cli("task", "why", str(later))[1]
     with db.begin() as connection:
         connection.execute(insert(command).values(command_type=0, process_definition_id=1))
     causes = parsed(cli("instance", "why", "--command", "1", "-o", "json"))
