@@ -61,6 +61,7 @@ def post(
     status: int = 200,
     other_status: int | None = None,
     body: Mapping[str, Any] | None = None,
+    is_conditional: bool = False,
 ) -> Route:
     """Return the route of an order; `other_status` is a second success, with the same body."""
     return Route(
@@ -71,6 +72,7 @@ def post(
         status=status,
         other_status=other_status,
         body=body,
+        is_conditional=is_conditional,
     )
 
 

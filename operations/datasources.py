@@ -360,11 +360,12 @@ def try_datasource(
 ) -> DatasourceAnswer:
     """Connect from this computer and ask for one row; `ServiceUnreachableError` if that fails.
 
-    For administrators: it tells whether something answers at an address.
+    For administrators: it tells whether something answers at an address. The audit has a line of
+    each try, whatever comes of it: the server is asked after that is committed.
     """
-    with session.engine.connect() as db:
-        check_administrator(db, session.principal)
-        found = _found(db, given)
+    with _administered(session, "datasource.test", given) as made:
+        found = _found(made.db, given)
+        made.object_id, made.object_name = found.id, found.name
     params = DatasourceKeys(key_file(session.config)).opened(found.connection_params)
     url = connection_url(found.type, params, data_dir=_data_dir(session))
     scheme, _, path = url.partition(":///")

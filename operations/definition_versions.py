@@ -29,6 +29,7 @@ from common.store.people.definitions import (
     lock_imports,
 )
 from operations.definition_files import InvalidFilesError
+from operations.definition_tags import check_tag
 from operations.exporting import Export, exported_with_references
 from operations.importing import Imported, import_documents
 from operations.linting import read_content
@@ -183,8 +184,12 @@ def compare(
 
 
 @operation
-def restore(session: Session, definition: str | int, version: int) -> Imported:
+def restore(
+    session: Session, definition: str | int, version: int, *, expected: str | None = None
+) -> Imported:
     """Save what a definition was in a version once more, as its newest version.
+
+    `expected` is the tag that it has to have (`ChangedMeanwhileError`).
 
     It keeps its name, its schedules and its release state. Secrets are those that it has now. An
     old version that can't be saved any more is an `InvalidFilesError`.
@@ -201,6 +206,8 @@ def restore(session: Session, definition: str | int, version: int) -> Imported:
         row = definition_given(db, session.principal, Action.AUTHOR, definition)
         made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
         made.detail = f"version {version}"
+        if expected is not None:
+            check_tag(db, row, expected)
         kept = _kept(db, row, version) | {"name": row.name}
         before = formers(db, (), project_id=row.project_id, replaces=row.id)
         with _placed(version):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Path, Query, Response
 
 from api import cursors
-from api.asking import Asked
+from api.asking import Asked, Condition, needed
 from api.cursors import After, Limit
 from api.definition_answers import SavedDefinition
 from api.route import Id, Route, get, post
@@ -73,17 +73,19 @@ def restore(
     given: RestoreRequest,
     session: Asked,
     response: Response,
+    condition: Condition = None,
 ) -> dict[str, object]:
-    """Save an old version of a definition once more, as its newest one.
+    """Save an old version of a definition that is as you have read it once more, as its newest one.
 
     The definition keeps its name, its schedules, its release state and the secrets of now.
     """
-    return saved(session, operations.restore(session, id, given.version), response)
+    made = operations.restore(session, id, given.version, expected=needed(condition))
+    return saved(session, made, response)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/definitions/{id}/versions", list_versions, VersionPage),
     get("/definitions/{id}/versions/{version}", show_version, VersionDocument),
     get("/definitions/{id}/diff", show_difference, Difference),
-    post("/definitions/{id}/restore", restore, SavedDefinition),
+    post("/definitions/{id}/restore", restore, SavedDefinition, is_conditional=True),
 )

@@ -102,6 +102,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     get("/environments", list_environments, EnvironmentPage),
     post("/environments", create_environment, EnvironmentAnswer, status=201),
     get("/environments/{id}", show_environment, EnvironmentAnswer),
-    patch("/environments/{id}", change_environment, EnvironmentAnswer),
+    patch("/environments/{id}", change_environment, EnvironmentAnswer, is_conditional=True),
     delete("/environments/{id}", delete_environment, DeletedEnvironment, is_conditional=True),
 )

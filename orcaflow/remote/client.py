@@ -125,7 +125,7 @@ class Client:
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         sent = None
-        if method in ("PATCH", "DELETE"):
+        if method in ("PATCH", "DELETE") or path.endswith("/restore"):
             headers["If-Match"] = "*"
         if body is not None:
             headers["Content-Type"] = "application/json"

@@ -338,7 +338,7 @@ ORDER_NOTHING: Final = frozenset(
     f"POST {BASE}/{path}"
     for path in (
         *("login", "logout", "definitions/lint", "schedules/simulate", "complements/plan"),
-        # A good one is tried by the tests of log-ins.
+        # Good ones are tried by the tests of data sources, and of log-ins.
         *("datasources/{id}/test", "me/password"),
     )
 )

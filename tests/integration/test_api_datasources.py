@@ -108,7 +108,7 @@ def test_an_address_that_is_none_is_refused_without_its_password(
 
 
 def test_authors_see_data_sources_and_administrators_alone_change_them(
-    client: TestClient, admin: dict[str, str], owner: Session
+    client: TestClient, admin: dict[str, str], owner: Session, db: Engine
 ) -> None:
     number = client.post(PATH, json=BODY, headers=admin).json()["id"]
     ada, vera = headers_of(owner, "ada", "author"), headers_of(owner, "vera", "operator")
@@ -121,3 +121,14 @@ def test_authors_see_data_sources_and_administrators_alone_change_them(
     # Else it would tell an author which addresses answer.
     assert client.post(f"{PATH}/{number}/test", headers=ada).status_code == 403
     assert client.post(f"{PATH}/{number}/test", headers=admin).status_code == 503
+    line = t.audit_log.c
+    with db.connect() as connection:
+        tried = connection.execute(
+            select(line.user_name, line.object_id, line.outcome)
+            .where(line.action == "datasource.test")
+            .order_by(line.id)
+        ).all()
+    assert [tuple(each) for each in tried] == [
+        ("ada", number, "refused"),
+        ("admin", number, "done"),
+    ]

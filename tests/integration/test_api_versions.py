@@ -72,20 +72,29 @@ def test_every_save_keeps_the_former_version_to_be_compared_and_restored(
     asked = client.get(f"{path}/export", headers=ada)
     assert strict_yaml(text.content) == asked.json()["document"]
     assert text.headers["etag"] == asked.headers["etag"]
-    restored = client.post(f"{path}/restore", json={"version": 1}, headers=ada)
+    order = {"version": 1}
+    assert client.post(f"{path}/restore", json=order, headers=ada).status_code == 428
+    tag = asked.headers["etag"]
+    first, second = (
+        client.post(f"{path}/restore", json=order, headers={**ada, "If-Match": each})
+        for each in ('"v3-0000000000000000"', tag)
+    )
+    assert (first.status_code, first.headers["etag"]) == (412, tag)
+    restored = second
+    assert restored.headers["etag"] != tag
     assert (restored.status_code, restored.json()["version"]) == (200, 5), restored.text
     now = client.get(f"{path}/export", headers=ada).json()["document"]
     assert [each["name"] for each in now["processDefinitionJson"]["tasks"]] == ["a"]
     newest = client.get(f"{path}/versions", params={"limit": 1}, headers=ada).json()["items"][0]
     assert (newest["user"], newest["note"]) == ("ada", "version 1 again")
-    again = client.post(f"{path}/restore", json={"version": 1}, headers=ada).json()
+    again = client.post(f"{path}/restore", json={"version": 1}, headers=change).json()
     assert (again["version"], again["changed"]) == (5, False)
     assert (
         client.get(f"{path}/diff", params={"from": 1, "to": 5}, headers=ada).json()["changed"] == []
     )
     for missing in (6, 2**31 - 1):
         body = {"version": missing}
-        assert client.post(f"{path}/restore", json=body, headers=ada).status_code == 404
+        assert client.post(f"{path}/restore", json=body, headers=change).status_code == 404
         assert client.get(f"{path}/versions/{missing}", headers=ada).status_code == 404
         asked = {"from": missing}
         assert client.get(f"{path}/diff", params=asked, headers=ada).status_code == 404
@@ -101,7 +110,8 @@ def test_every_save_keeps_the_former_version_to_be_compared_and_restored(
     assert "hunter4" in (row or "")
     assert "hunter" not in "".join(kept)
     assert len(kept) == 5
-    assert tuple(audited[0]) == ("definition.restore", "version 1", "done")
+    assert tuple(audited[0])[::2] == ("definition.restore", "refused")
+    assert tuple(audited[1]) == ("definition.restore", "version 1", "done")
     assert {each.outcome for each in audited[2:]} == {"refused"}
 
 
@@ -116,6 +126,8 @@ def test_an_old_version_that_can_not_be_saved_any_more_is_refused_with_its_mista
             )
         )
         connection.execute(update(t.process_definition).values(version=2))
-    answer = client.post(f"{PATH}/{number}/restore", json={"version": 1}, headers=ada)
+    answer = client.post(
+        f"{PATH}/{number}/restore", json={"version": 1}, headers={**ada, "If-Match": "*"}
+    )
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/definition")
     assert client.get(f"{PATH}/{number}", headers=ada).json()["version"] == 2
