@@ -112,7 +112,7 @@ def test_every_save_keeps_the_former_version_to_be_compared_and_restored(
     assert len(kept) == 5
     assert tuple(audited[0])[::2] == ("definition.restore", "refused")
     assert tuple(audited[1]) == ("definition.restore", "version 1", "done")
-    assert {each.outcome for each in audited[2:]} == {"refused"}
+    assert {each.outcome for each in audited[3:]} == {"refused"}
 
 
 def test_an_old_version_that_can_not_be_saved_any_more_is_refused_with_its_mistakes(
