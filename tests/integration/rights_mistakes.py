@@ -9,11 +9,12 @@ that a new one which no request needs is noticed.
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -288,9 +289,18 @@ def _place() -> Place:
 _FOLDERS: Final = tuple(f"{ROOT / folder}/" for folder in CHECKED)
 
 
+@cache
 def _calls() -> dict[str, tuple[str, range]]:
     """Return the calls of checks: the file and the lines of each, by its function and a number."""
-    found: dict[str, tuple[str, range]] = {}
+    # Garbage of py4j's logs tracebacks as it goes, which parse lines; no tree is made meanwhile.
+    gc.disable()
+    try:
+        return dict(_found_calls())
+    finally:
+        gc.enable()
+
+
+def _found_calls() -> Iterator[tuple[str, tuple[str, range]]]:
     for path in modules(*CHECKED):
         file = path.relative_to(ROOT).as_posix()
         if file in _UNSEEN:
@@ -307,5 +317,4 @@ def _calls() -> dict[str, tuple[str, range]]:
             for number, each in enumerate(sorted(calls, key=lambda call: call.lineno), 1):
                 more = f" {number}" if len(calls) > 1 else ""
                 name = f"{file.removesuffix('.py')}:{function.name}{more}"
-                found[name] = (file, range(each.lineno, (each.end_lineno or each.lineno) + 1))
-    return found
+                yield name, (file, range(each.lineno, (each.end_lineno or each.lineno) + 1))
