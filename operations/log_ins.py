@@ -26,7 +26,7 @@ from common.store.people import log_ins as store
 from common.store.people.log_ins import SessionView
 from operations import passwords
 from operations.errors import ForbiddenError, UsageError
-from operations.rights import change, limits_nothing, noted
+from operations.rights import change, limits_nothing, noted, refusing
 
 if TYPE_CHECKING:
     from common.store.connect import Connection, Engine
@@ -163,8 +163,11 @@ def change_own_password(session: Session, *, old: str, new: str, at: datetime) -
     A wrong old one counts as a log-in that failed: `LogInBlockedError` while those are blocked.
     """
     who = session.principal
-    if not limits_nothing(who):
-        raise ForbiddenError("a token with limits changes no password; log in, or ask by another")
+    with refusing(session, "user.password", "user", who.user_id):
+        if not limits_nothing(who):
+            raise ForbiddenError(
+                "a token with limits changes no password; log in, or ask by another"
+            )
     passwords.check_new(new, user_name=who.user_name)
     account, place = _subjects(who.user_name, who.address)
     with _turn():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
@@ -21,6 +22,9 @@ from operations.users import create_user, grant
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.unit.stream_specs import SMALL
+
+if TYPE_CHECKING:
+    from httpx import Response
 
 _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -357,6 +361,27 @@ def check_audit(db: Engine, orders: list[tuple[str, str, int, str]]) -> None:
         for name, role, status, request in orders
         if (request, "done" if status < 300 else "refused", f"the-{role}") not in told
     ] == []
+
+
+def orders_without_a_line(db: Engine, answers: Sequence[Response]) -> list[tuple[str, str, int]]:
+    """Those of the orders to which these are the answers that the audit does not know."""
+    line = t.audit_log.c
+    with db.connect() as connection:
+        rows = connection.execute(select(line.request, line.outcome)).all()
+    told = {tuple(row) for row in rows}
+    nothing = [each.partition(" ")[2] for each in ORDER_NOTHING if "password" not in each]
+    return [
+        (asked.method, asked.url.path, each.status_code)
+        for each in answers
+        if (asked := each.request).method != "GET"
+        and "authorization" in asked.headers
+        and (each.is_success or each.status_code == 403)
+        and asked.url.path not in nothing
+        and not (
+            asked.url.path.startswith(f"{BASE}/datasources/") and asked.url.path.endswith("test")
+        )
+        and (each.headers["x-request-id"], "done" if each.is_success else "refused") not in told
+    ]
 
 
 def a_wait(db: Engine, definition: int, foreign: int) -> tuple[int, tuple[int, ...]]:

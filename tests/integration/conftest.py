@@ -25,6 +25,7 @@ from tests.simulation.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
+    from httpx import Response
 
     from tests.integration.rights_mistakes import Plants
     from tests.integration.spark_host import SparkHost
@@ -166,6 +167,17 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     app.state.patience_seconds = 60
     yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)
     made.dispose()
+
+
+@pytest.fixture
+def audited(client: TestClient, db: Engine) -> Iterator[None]:
+    """Each order by a token that was carried out, or refused for its rights, has its line."""
+    from tests.integration.api_worlds import orders_without_a_line
+
+    answers: list[Response] = []
+    client.event_hooks = {"response": [answers.append]}
+    yield
+    assert orders_without_a_line(db, answers) == []
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from tests.builders import a_definition_json
 from tests.integration.api_worlds import a_schedule, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 
+pytestmark = pytest.mark.usefixtures("audited")
+
 PATH = f"{BASE}/definitions"
 
 

@@ -21,6 +21,8 @@ from operations.tokens import create_token
 from operations.users import create_user, grant
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 
+pytestmark = pytest.mark.usefixtures("audited")
+
 PASSWORD = "correct horse battery"
 OTHER = "staple and some more"
 Headers = dict[str, str]

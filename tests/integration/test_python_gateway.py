@@ -84,6 +84,12 @@ class Stage:
                 select(t.process_definition).where(t.process_definition.c.name == name)
             ).one_or_none()
 
+    def audited(self) -> list[tuple[str, str, str]]:
+        line = t.audit_log.c
+        with self.db.connect() as connection:
+            rows = connection.execute(select(line.user_name, line.action, line.outcome))
+            return [tuple(row) for row in rows]
+
     def schedules(self) -> list[tuple[str, int]]:
         with self.db.connect() as connection:
             rows = connection.execute(select(t.schedule).order_by(t.schedule.c.id))
@@ -354,6 +360,7 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
     assert wrong == []
     assert plants.unexplained == []
     assert plants.undecided().isdisjoint(BY_GATEWAY)
+    assert ("vera", "resource.save", "refused") in stage.audited()
     # A foreign project is missing since the list of projects leaves it out.
     assert missing == []
 
@@ -363,6 +370,7 @@ def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
     entry.createOrUpdateResource(USER, "lib/main.py", "print('ü')")
     path = entry.queryResourcesFileInfo(USER, "lib/main.py").getFullName()
     file = stage.config.home / "resources" / path
+    assert ("ada", "resource.save", "done") in stage.audited()
     assert file.read_text(encoding="utf-8") == "print('ü')"
     entry.createOrUpdateResource(USER, "lib/main.py", None, "print(2)")
     assert file.read_text(encoding="utf-8") == "print(2)"
