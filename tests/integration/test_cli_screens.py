@@ -46,7 +46,7 @@ SCREENS: Final = {
     "dataset list": "987654",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
-OF_DAEMONS: Final = frozenset({"server list"})
+OF_DAEMONS: Final = frozenset({"server list", "worker list"})
 
 
 def fill(db: Engine) -> None:

@@ -47,6 +47,7 @@ class Operator:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        home.mkdir(exist_ok=True)
         key = home / "worker.key"
         key.write_bytes((CERTIFICATES / "server.key").read_bytes())
         key.chmod(stat.S_IRUSR)

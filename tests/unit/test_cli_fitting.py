@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operations.documents.complements import COMPLEMENT_COLUMNS, DATE_COLUMNS, PLAN_COLUMNS
 from operations.documents.schedules import FIRE_COLUMNS, SCHEDULE_COLUMNS
-from orcaflow.cli.commands import alert, command, instance, server
+from orcaflow.cli.commands import alert, command, instance, server, worker
 from orcaflow.cli.fitting import cell_width, cut, fit
 from orcaflow.cli.output import table, terminal_width
 from orcaflow.cli.screens import simulation
@@ -55,6 +55,7 @@ SCREENS: dict[str, Sequence[str]] = {
     "complement show": DATE_COLUMNS,
     "complement --plan": PLAN_COLUMNS,
     "server list": server.MEMBER_COLUMNS,
+    "worker list": worker.WORKER_COLUMNS,
     "server status": server.STATUS_COLUMNS,
     "alert list": alert.COLUMNS,
 }

@@ -21,6 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+WORKER_COLUMNS = ("address", "alive", "mode", "used", "capacity", "category", "groups", "reason")
+
 _Worker = Annotated[
     str, typer.Argument(metavar="HOST[:PORT]", help="A worker, or all workers of a host.")
 ]
@@ -46,7 +48,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     print_rows(
         rows,
         form=form,
-        columns=("address", "alive", "mode", "used", "capacity", "category", "groups", "reason"),
+        columns=WORKER_COLUMNS,
         zone=session.zone,
         none="There are no workers; orcaflow server start worker-server",
     )
