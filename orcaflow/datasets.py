@@ -57,6 +57,14 @@ class DatasetError(RuntimeError):
     """A request that the worker has refused; the text names the mistake and the cure."""
 
 
+class WorkerAwayError(DatasetError):
+    """The worker, or what it needs for its answer, can't be reached; ask again later."""
+
+
+class AttemptEndedError(DatasetError):
+    """The worker does not run this attempt any more: whatever it goes on to do is lost."""
+
+
 class LockLostError(DatasetError):
     """A lock was revoked by somebody more important: nothing was published. Try again later."""
 
@@ -129,7 +137,7 @@ class Segments:
 
 def segments(dataset: str, interval: str | None = None) -> Segments:
     """Return the segments that have rows of an interval, or all of the dataset's."""
-    found = _asked({"ask": "segments", "dataset": dataset, "interval": interval})
+    found = asked({"ask": "segments", "dataset": dataset, "interval": interval})
     start, end = found["interval"] or (None, None)
     return Segments(
         start=start,
@@ -151,7 +159,7 @@ def segments(dataset: str, interval: str | None = None) -> Segments:
 
 def allocate(dataset: str) -> Allocation:
     """Get a new, empty folder for files of a dataset that the attempt has a lock to write."""
-    found = _asked({"ask": "folder", "dataset": dataset})
+    found = asked({"ask": "folder", "dataset": dataset})
     return Allocation(dataset=dataset, path=Path(found["path"]), write=found["write"])
 
 
@@ -188,7 +196,7 @@ def publish(
             "ends": {str(each): offset for each, offset in stream_range.ends.items()},
             "max_event_times": {str(each): at for each, at in stream_range.max_event_times.items()},
         }
-    found = _asked(request)
+    found = asked(request)
     if found["outcome"] == "already published":
         return Outcome(again=not found["by_this"])
     return Outcome(segments=tuple(found["segments"]))
@@ -196,7 +204,7 @@ def publish(
 
 def was_published(dataset: str, key: str) -> bool:
     """Return True if an attempt of this task of this run has added something under the key."""
-    found = _asked({"ask": "published", "dataset": dataset, "key": key})
+    found = asked({"ask": "published", "dataset": dataset, "key": key})
     return bool(found["published"])
 
 
@@ -222,18 +230,20 @@ def ask_lock(
     }
     if priority is not None:
         request["priority"] = priority
-    found = _asked(request)
+    found = asked(request)
     return None if found["outcome"] == "busy" else str(found["version"])
 
 
-def _asked(request: Mapping[str, object]) -> dict[str, Any]:
-    """Ask until there is an answer; ten minutes at most."""
+def asked(
+    request: Mapping[str, object], *, patience_seconds: float = _PATIENCE_SECONDS
+) -> dict[str, Any]:
+    """Ask until there is an answer; ten minutes at most, and once without patience."""
     if _SOCKET not in os.environ:
         raise DatasetError(
             "there is no worker to ask: datasets are read and written by tasks of a run"
         )
     body = json.dumps(request).encode()
-    limit, rest = time.monotonic() + _PATIENCE_SECONDS, 0.1
+    limit, rest = time.monotonic() + patience_seconds, 0.1
     while True:
         try:
             found = _answer(body)
@@ -244,7 +254,7 @@ def _asked(request: Mapping[str, object]) -> dict[str, Any]:
             # Its daemon may be restarted, and the task goes on meanwhile.
             problem = f"the worker can't be reached: {error.strerror or error}"
         if time.monotonic() >= limit:
-            raise DatasetError(problem)
+            raise WorkerAwayError(problem)
         # A worker that is away, or whose database is, can notify nobody of its return. No library
         # for retries: whatever Python runs the task has to be able to import this.
         time.sleep(rest)
@@ -256,6 +266,8 @@ def _asked(request: Mapping[str, object]) -> dict[str, Any]:
             raise LockLostError(problem)
         case "conflict":
             raise DatasetConflictError(problem)
+        case "ended":
+            raise AttemptEndedError(problem)
     return found
 
 

@@ -67,6 +67,7 @@ from common.store.cluster import cluster_token
 from common.store.listen import Channel, Notifications, hint_channel
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
+from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
 from common.store.worker.worker_groups import ensure_worker_groups
 from common.tls import worker_server_context
@@ -75,6 +76,7 @@ from worker.assembly import Worker
 from worker.attempts import Ended, Started
 from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
+from worker.datasets.orders import OrderBook
 from worker.datasets.server import DatasetServer
 from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
@@ -91,6 +93,7 @@ from worker.loops.lease_loop import LeaseLoop
 from worker.loops.log_store_loop import LogStoreLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
+from worker.loops.order_loop import OrderLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop
@@ -205,9 +208,17 @@ class WorkerServer:
             if config.log_store:
                 self._log_store = LogStoreProcess(config.log_store, cluster=cluster)
                 stack.callback(self._log_store.close)
-            datasets = self._dataset_server(PostgresDatasetStore(engine), cluster)
+            # Nothing runs here before the worker has joined, so nobody asks for orders before.
+            made: list[Worker] = []
+            orders = OrderBook(
+                PostgresStreamTasks(engine),
+                node=lambda: made[0].identity.node,
+                clock=self._clock,
+            )
+            datasets = self._dataset_server(PostgresDatasetStore(engine), cluster, orders)
             stack.callback(datasets.close)
             supervisor, worker = self._parts(store, group_ids, cluster, registry, datasets)
+            made.append(worker)
             self._running = supervisor.running
             service.add(datasets)
             service.on_stop(DatasetServer.name, datasets.stop)
@@ -223,7 +234,8 @@ class WorkerServer:
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
-            stack.callback(self._add_hints(service, worker).close)
+            orders.wake = service.add(OutageTolerant(OrderLoop(orders))).wake
+            stack.callback(self._add_hints(service, worker, orders).close)
             logs_of_tasks = LogServer(
                 config.home / "tasks" / "logs",
                 guard=LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster),
@@ -385,12 +397,14 @@ class WorkerServer:
         root = self._config.datasets_dir
         return DatasetFolders(root, cluster=cluster, for_tenants=self._for_tenants)
 
-    def _dataset_server(self, store: PostgresDatasetStore, cluster: str) -> DatasetServer:
+    def _dataset_server(
+        self, store: PostgresDatasetStore, cluster: str, orders: OrderBook
+    ) -> DatasetServer:
         folders = self._dataset_folders(cluster)
         return DatasetServer(
             self._config.home / "run" / f"datasets-{self._settings.port}",
             key=read_key(log_key_file(self._config), makes=True),
-            answer=DatasetAnswers(store, folders, remove=self._clean.remove).answer,
+            answer=DatasetAnswers(store, folders, orders=orders, remove=self._clean.remove).answer,
             runs_here=lambda task: task in self._running(),
             clock=self._clock,
             for_tenants=self._for_tenants,
@@ -443,14 +457,19 @@ class WorkerServer:
         count(state="complement").set_function(lambda: len(supervisor.yielding()))
         count(state="free").set_function(lambda: slots - live())
 
-    def _add_hints(self, service: Service, worker: Worker) -> Notifications:
+    def _add_hints(self, service: Service, worker: Worker, orders: OrderBook) -> Notifications:
         settings = self._settings
         source = Notifications(
             configuration.database_url(self._config),
             (hint_channel(f"{settings.host}:{settings.port}"), Channel.WORKER),
             application_name=f"{NAME}-{settings.port}-listen",
         )
-        hints = HintLoop(source, hinted=worker.claims.hinted, modes_changed=worker.modes_changed)
+        hints = HintLoop(
+            source,
+            hinted=worker.claims.hinted,
+            modes_changed=worker.modes_changed,
+            ordered=lambda: orders.wake(),  # noqa: PLW0108  # It has no thread to wake before.
+        )
         service.add(OutageTolerant(hints))
         service.on_stop(HintLoop.name, hints.stop)
         return source

@@ -61,10 +61,14 @@ class Channel(StrEnum):
     WORKER = "orcaflow_worker"
 
 
+ORDERS: Final = "orders"
+"""The payload that tells a worker of orders to a stream's task which it runs."""
+
+
 def hint_channel(address: str) -> str:
     """Return the channel on which the worker at this address is told of new attempts.
 
-    The payload is names of queue entries with a space between each two.
+    The payload is names of queue entries with a space between each two, or `ORDERS`.
     """
     return f"orcaflow_hint_{hashlib.blake2b(address.encode(), digest_size=12).hexdigest()}"
 

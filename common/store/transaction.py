@@ -6,6 +6,7 @@ succeed another time. Reads and writes no table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
@@ -70,6 +71,19 @@ def storable(words: str, limit: int = MESSAGE_LIMIT) -> str:
     clean = words.replace("\0", "\N{REPLACEMENT CHARACTER}")
     clean = clean.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def storable_document(value: Any) -> Any:
+    """Return a value of JSON as a `JSONB` column can store it: all its texts are storable."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, Mapping):
+        return {storable(str(key)): storable_document(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable_document(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def unstorable(values: Mapping[str, Any]) -> str | None:

@@ -16,11 +16,13 @@ from common.model.lock_needs import group_of_run
 from common.model.locks import LockRequest, LockType
 from common.store.streams.locks import request_locks
 from common.store.worker.datasets import PostgresDatasetStore
+from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
 from orcaflow.datasets import Allocation, Files
 from tests.integration.store_races.racing import WORKER, a_run, claim, submit
 from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
+from worker.datasets.orders import OrderBook
 from worker.datasets.server import DatasetServer
 from worker.workspace import remove_directory
 
@@ -35,8 +37,14 @@ class Desk:
         self.running: set[int] = set()
         self.folders = DatasetFolders(home / "datasets", cluster=CLUSTER, for_tenants=False)
         self._patch = patch
+        self.orders = OrderBook(
+            PostgresStreamTasks(engine), node=lambda: WORKER, clock=SystemClock()
+        )
         answers = DatasetAnswers(
-            PostgresDatasetStore(engine), self.folders, remove=remove_directory
+            PostgresDatasetStore(engine),
+            self.folders,
+            orders=self.orders,
+            remove=remove_directory,
         )
         self.server = DatasetServer(
             home / "run",

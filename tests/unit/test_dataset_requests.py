@@ -8,7 +8,15 @@ import pytest
 
 from common.model.intervals import read_interval
 from common.model.locks import LockType
-from worker.datasets.requests import AskLock, AskPublish, DatasetRequestError, read_ask
+from common.model.streams.tasks import TaskReport, TaskStatus
+from worker.datasets.requests import (
+    AskLock,
+    AskOrders,
+    AskPublish,
+    AskWork,
+    DatasetRequestError,
+    read_ask,
+)
 
 DAY = "2026-11-20/P1D"
 
@@ -47,6 +55,31 @@ def test_a_lock_of_a_stream_has_its_priority() -> None:
     )
 
 
+def a_report(**changes: Any) -> dict[str, Any]:
+    return {"ask": "orders", "report": {"state": "READING"} | changes}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"": value}
+    return value
+
+
+def test_a_stream_s_task_asks_for_its_work_and_its_orders() -> None:
+    assert read_ask({"ask": "work"}) == AskWork()
+    assert read_ask({"ask": "orders"}) == AskOrders(report=None)
+    report = TaskReport(
+        state=TaskStatus.PAUSED,
+        obeyed=3,
+        current={0: 2**63 - 1},
+        full={0: 4},
+        counts={"processed": 5},
+        errors={"trouble": "no answer"},
+    )
+    assert read_ask({"ask": "orders", "report": report.document()}) == AskOrders(report=report)
+
+
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
@@ -78,6 +111,20 @@ def test_a_lock_of_a_stream_has_its_priority() -> None:
         (a_range(starts={"-1": 0}), "numbers of partitions"),
         (a_range(stream=""), "no name of a stream"),
         (a_range(max_event_times={"0": "noon"}), "range.max_event_times"),
+        ({"ask": "orders", "report": 5}, "report must be an object"),
+        ({"ask": "orders", "report": {}}, "report: .*'state'"),
+        (a_report(state="DANCING"), "report: 'DANCING' is not a valid TaskStatus"),
+        (a_report(obeyed="x"), "report: invalid literal"),
+        (a_report(current={"0": -1}), "report: partitions and offsets are not negative"),
+        (a_report(current={"0": 2**63}), "no greater than Kafka's"),
+        (a_report(current={str(2**31): 0}), "no greater than Kafka's"),
+        (a_report(current={"0": float("inf")}), "report: .*can't be read"),
+        (a_report(current=[1]), "report: .*can't be read"),
+        (a_report(sequences=[{"id": 0}]), "report: .*'start'"),
+        (a_report(counts={"processed": None}), "report: .*can't be read"),
+        (a_report(errors=deep(12)), "nested deeper than 10"),
+        (a_report(sequences=[{"id": 0, "start": {}}] * 10_001), "10,000 sequences"),
+        (a_report(lag={str(each): 0 for each in range(10_001)}), "10,000 partitions"),
     ],
 )
 def test_a_mistake_is_named(document: object, problem: str) -> None:

@@ -26,13 +26,16 @@ from common.model.segments import (
 )
 from common.store.worker.datasets import Part, TaskFacts
 from worker.datasets.folders import DatasetFolders, WriteFolder
+from worker.datasets.orders import OrderBook
 from worker.datasets.requests import (
     OF_RUNS,
     AskFolder,
     AskLock,
+    AskOrders,
     AskPublish,
     AskPublished,
     AskSegments,
+    AskWork,
     DatasetRequestError,
     read_ask,
 )
@@ -41,6 +44,7 @@ from worker.workspace import Account
 log = logging.getLogger(__name__)
 
 _NOT_NOW: Final = "unavailable"
+_LONGEST_REPORT: Final = 1024 * 1024
 
 
 class Store(Protocol):
@@ -86,11 +90,13 @@ class DatasetAnswers:
         store: Store,
         folders: DatasetFolders,
         *,
+        orders: OrderBook,
         remove: Callable[[Path], None],
     ) -> None:
         """`remove` removes a write's folder, some time soon."""
         self._store = store
         self._folders = folders
+        self._orders = orders
         self._remove = remove
 
     def answer(self, task_id: int, account: Account | None, body: bytes) -> Mapping[str, Any]:
@@ -114,6 +120,14 @@ class DatasetAnswers:
                     return {"outcome": "known", "published": found is not None}
                 case AskPublish():
                     return self._publish(task_id, ask)
+                case AskWork():
+                    return self._work(task_id)
+                case AskOrders():
+                    if len(body) > _LONGEST_REPORT:
+                        raise DatasetRequestError(
+                            f"a report may have {_LONGEST_REPORT:,} bytes; keep fewer errors"
+                        )
+                    return self._ordered(task_id, ask)
                 case _:
                     assert_never(ask)
         except ServiceUnreachableError as error:
@@ -177,8 +191,36 @@ class DatasetAnswers:
         made = self._folders.make(ask.dataset, task_id, account)
         return {"outcome": "folder", "write": made.write, "path": str(made.path)}
 
+    def _work(self, task_id: int) -> Mapping[str, Any]:
+        work = self._orders.work(task_id)
+        if work is None:
+            return _ended(task_id)
+        assignment = work.assignment
+        return {
+            "outcome": "work",
+            "name": assignment.name,
+            "supervisor": assignment.supervisor,
+            "version": assignment.version,
+            "group_id": assignment.group_id,
+            "base_sequence": assignment.base_sequence,
+            "assignment": assignment.document(),
+            "spec": dict(work.document),
+            "orders": work.orders.document(),
+        }
+
+    def _ordered(self, task_id: int, ask: AskOrders) -> Mapping[str, Any]:
+        orders = self._orders.orders(task_id, ask.report)
+        if orders is None:
+            return _ended(task_id)
+        return {"outcome": "orders", "orders": orders.document()}
+
     def _publish(self, task_id: int, ask: AskPublish) -> Mapping[str, Any]:
         facts = self._facts(task_id)
+        if ask.range is not None and not ask.segments:
+            # It moves offsets without a lock: nobody but the stream's own task may ask for it.
+            work = self._orders.work(task_id)
+            if work is None or work.assignment.supervisor != ask.dataset:
+                raise DatasetRequestError(f"attempt {task_id} is no task of {ask.dataset}'s stream")
         folder = self._folders.of(ask.dataset, task_id, ask.write)
         outcome = self._store.publish(
             task_id,
@@ -253,6 +295,11 @@ def _append(facts: TaskFacts, key: str) -> str:
 
 def _task(facts: TaskFacts) -> str:
     return f"{OF_RUNS}{facts.process_instance_id} task {facts.name}"
+
+
+def _ended(task_id: int) -> Mapping[str, Any]:
+    reason = f"attempt {task_id} is no task of a stream, or this worker does not run it any more"
+    return {"outcome": "ended", "reason": reason}
 
 
 def _ends(interval: Interval) -> list[str]:

@@ -1,6 +1,7 @@
 """Reads what tasks ask of their worker about datasets. Whatever a task sends, it is checked here.
 
-Pure. A *write* is a folder that an attempt was given for files of one dataset, and its name.
+Pure. A *write* is a folder that an attempt was given for files of one dataset, and its name. Tasks
+of a stream also ask for their work and their orders.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from common.model.locks import (
     LockType,
 )
 from common.model.segments import StreamRange
+from common.model.streams.tasks import TaskReport
 
 MOST_SEGMENTS: Final = 5_000
 MOST_FILES: Final = 20_000
@@ -32,6 +34,8 @@ _MOST_PARTITIONS: Final = 10_000
 _LONGEST_FILE: Final = 500
 _SHOWN: Final = 80
 _MOST: Final = 2**63 - 1
+_MOST_SEQUENCES: Final = 10_000
+_DEEPEST: Final = 10
 _WRITE: Final = re.compile(r"[0-9a-f]{16}")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
@@ -99,13 +103,31 @@ class AskPublish:
     range: StreamRange | None = None
 
 
-Ask: TypeAlias = AskSegments | AskLock | AskFolder | AskPublished | AskPublish
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskWork:
+    """The work of a stream's task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOrders:
+    """The orders to a stream's task, which may tell how far it has come."""
+
+    report: TaskReport | None
+
+
+Ask: TypeAlias = AskSegments | AskLock | AskFolder | AskPublished | AskPublish | AskWork | AskOrders
 
 
 def read_ask(document: object) -> Ask:
     """Read a request. Raises `DatasetRequestError`."""
     if not isinstance(document, dict):
         raise DatasetRequestError("a request is a JSON object")
+    match document.get("ask"):
+        case "work":
+            return AskWork()
+        case "orders":
+            given = document.get("report")
+            return AskOrders(report=None if given is None else _report(given))
     dataset = document.get("dataset")
     if not isinstance(dataset, str) or not is_dataset_name(dataset):
         raise DatasetRequestError(
@@ -225,6 +247,34 @@ def _range(given: object) -> StreamRange:
             partition: _instant(moment) for partition, moment in times.items() if moment is not None
         },
     )
+
+
+def _report(given: object) -> TaskReport:
+    if not isinstance(given, dict):
+        raise DatasetRequestError("report must be an object")
+    if not _is_shallow(given, _DEEPEST):
+        raise DatasetRequestError(f"report is nested deeper than {_DEEPEST}")
+    try:
+        report = TaskReport.of(given)
+    except ValueError as error:
+        raise DatasetRequestError(f"report: {str(error)[:500]}") from error
+    offsets = (report.current, report.lag, report.full or {})
+    if len(report.sequences) > _MOST_SEQUENCES or any(
+        len(each) > _MOST_PARTITIONS for each in offsets
+    ):
+        raise DatasetRequestError(
+            f"report: a task has {_MOST_SEQUENCES:,} sequences and {_MOST_PARTITIONS:,} partitions"
+            " at most"
+        )
+    return report
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels > 0 and all(_is_shallow(each, levels - 1) for each in value.values())
+    if isinstance(value, list):
+        return levels > 0 and all(_is_shallow(each, levels - 1) for each in value)
+    return True
 
 
 def _by_partition(given: object, place: str) -> dict[int, object]:

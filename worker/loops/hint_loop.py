@@ -1,6 +1,7 @@
 """Hears of attempts that a master has submitted this moment, and of new modes of workers.
 
-A hint that is lost, or that comes late, costs nothing but time: each attempt is in the queue too.
+And of new orders to a stream's task. A hint that is lost, or that comes late, costs nothing but
+time: each attempt is in the queue too, and orders are looked for now and then.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from common.model.cluster import QueueEntry
-from common.store.listen import Channel, Notification, read_hint
+from common.store.listen import ORDERS, Channel, Notification, read_hint
 
 
 class HintSource(Protocol):
@@ -32,11 +33,14 @@ class HintLoop:
         *,
         hinted: Callable[[Sequence[QueueEntry]], None],
         modes_changed: Callable[[], None] = lambda: None,
+        ordered: Callable[[], object] = lambda: None,
         patience: timedelta = timedelta(seconds=10),
     ) -> None:
+        """`ordered`: there may be orders to some task of a stream."""
         self._source = source
         self._hinted = hinted
         self._modes_changed = modes_changed
+        self._ordered = ordered
         self._patience = patience
         self._stopping = False
 
@@ -50,8 +54,15 @@ class HintLoop:
         if self._stopping:
             return self._patience
         for notification in self._source.wait(self._patience):
-            if notification.is_reminder or notification.channel == Channel.WORKER:
+            if notification.is_reminder:
                 self._modes_changed()
+                self._ordered()
+                continue
+            if notification.channel == Channel.WORKER:
+                self._modes_changed()
+                continue
+            if notification.payload == ORDERS:
+                self._ordered()
                 continue
             entries = read_hint(notification.payload)
             if entries:

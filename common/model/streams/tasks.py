@@ -25,6 +25,8 @@ TASK_NAME: Final = "read"
 """The name of the only task of a supervisor's process definition."""
 TASK_PARAMETER: Final = "stream_task"
 """The global parameter of a run that names its stream task."""
+_MOST_PARTITION: Final = 2**31 - 1
+_MOST_OFFSET: Final = 2**63 - 1
 
 
 class TaskStatus(StrEnum):
@@ -162,7 +164,8 @@ class TaskReport:
     """A task's report. `obeyed` is the version of the last orders that it has carried out.
 
     `full`: the start of its present sequence, if it wants that one closed, since its segments are
-    full or the time for it is over; it pauses meanwhile.
+    full or the time for it is over; it pauses meanwhile. `counts` are of records, by Druid's names;
+    `errors` are for people: `trouble` of the stream, and `parse`, a list of what was not readable.
     """
 
     state: TaskStatus = TaskStatus.NOT_STARTED
@@ -171,6 +174,7 @@ class TaskReport:
     sequences: tuple[Sequence, ...] = ()
     full: Offsets | None = None
     lag: Offsets = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -189,6 +193,7 @@ class TaskReport:
             ],
             "full": None if self.full is None else offsets_document(self.full),
             "lag": offsets_document(self.lag),
+            "counts": dict(self.counts),
             "errors": dict(self.errors),
         }
 
@@ -212,9 +217,12 @@ class TaskReport:
                 ),
                 full=None if full is None else offsets_of(full),
                 lag=offsets_of(document.get("lag") or {}),
+                counts={
+                    str(name): int(count) for name, count in (document.get("counts") or {}).items()
+                },
                 errors=dict(document.get("errors") or {}),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"the report of a stream task can't be read: {error!r}") from error
 
 
@@ -224,10 +232,11 @@ def offsets_document(offsets: Offsets) -> dict[str, int]:
 
 
 def offsets_of(document: Mapping[str, Any]) -> dict[int, int]:
-    """Read offsets; anything but whole numbers from 0 on is a `ValueError`."""
+    """Read offsets; anything but whole numbers that Kafka knows is a `ValueError`."""
     offsets = {int(partition): int(offset) for partition, offset in document.items()}
-    if any(number < 0 for pair in offsets.items() for number in pair):
-        raise ValueError("partitions and offsets are not negative")
+    for partition, offset in offsets.items():
+        if not (0 <= partition <= _MOST_PARTITION and 0 <= offset <= _MOST_OFFSET):
+            raise ValueError("partitions and offsets are not negative, and no greater than Kafka's")
     return offsets
 
 

@@ -24,15 +24,13 @@ from sqlalchemy import (
     func,
     insert,
     literal,
-    null,
     or_,
     select,
     text,
-    true,
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, aggregate_order_by
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.cluster import Node
@@ -40,26 +38,20 @@ from common.model.command_param import CommandParam
 from common.model.commands import CommandOutcome, CommandType
 from common.model.plans import LedgerLine
 from common.model.states import (
-    FINISHED_TASK_CODES,
-    TERMINAL_PROCESS_CODES,
     FailureStrategy,
     ProcessState,
     TaskState,
 )
-from common.model.streams.requests import Request
 from common.model.streams.tasks import (
     TASK_PARAMETER,
     Assignment,
-    OrderKind,
-    Orders,
-    TaskReport,
 )
+from common.store.listen import ORDERS, hint_channel
 from common.store.master.alerts import alert_of_supervisor
 from common.store.master.ledger import enter
 from common.store.master.recoveries import BEGUN
 from common.store.master.supervisor_ports import (
     AddOffsets,
-    BadRequest,
     Change,
     DropOffsets,
     EndTask,
@@ -70,10 +62,17 @@ from common.store.master.supervisor_ports import (
     PutOffsets,
     PutSpec,
     StartAssignment,
-    StreamTaskRow,
     SupervisorRows,
     SupervisorStep,
     TellPeople,
+)
+from common.store.master.supervisor_reading import (
+    ATTEMPT,
+    IS_NEWS,
+    OPEN,
+    requests_of,
+    stored_offsets,
+    tasks_of,
 )
 from common.store.tables import (
     command,
@@ -87,44 +86,32 @@ from common.store.tables import (
 )
 from common.store.transaction import AnyRow, StoreConflictError, storable, transaction
 
-_GOOD: Final = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 _NAMES: Final = any_(cast(bindparam("names"), ARRAY(Text)))
 
-# The attempt that counts: a run has one task, and the newest valid attempt at it.
-_ATTEMPT: Final = (
-    select(
-        task_instance.c.id,
-        task_instance.c.state,
-        task_instance.c.start_time,
-    )
-    .where(task_instance.c.process_instance_id == process_instance.c.id)
-    .where(task_instance.c.flag == 1)
-    .order_by(task_instance.c.id.desc())
-    .limit(1)
-    .correlate(process_instance)
-    .lateral("attempt")
-)
-_OPEN: Final = (
-    stream_task.outerjoin(command, command.c.id == stream_task.c.command_id)
-    .outerjoin(process_instance, process_instance.c.command_id == stream_task.c.command_id)
-    .outerjoin(_ATTEMPT, true())
-)
-_IS_NEWS: Final = stream_task.c.task_instance_id == _ATTEMPT.c.id
 # All that a run decides by, but the offsets that tasks have reached.
 _DIGEST: Final = func.concat_ws(
     ":",
     stream_task.c.id,
     command.c.id,
     process_instance.c.state,
-    _ATTEMPT.c.id,
-    _ATTEMPT.c.state,
-    case((_IS_NEWS, stream_task.c.status["state"].astext)),
-    case((_IS_NEWS, stream_task.c.status["obeyed"].astext)),
-    case((_IS_NEWS, stream_task.c.status["full"].astext)),
+    ATTEMPT.c.id,
+    ATTEMPT.c.state,
+    case((IS_NEWS, stream_task.c.status["state"].astext)),
+    case((IS_NEWS, stream_task.c.status["obeyed"].astext)),
+    case((IS_NEWS, stream_task.c.status["full"].astext)),
+)
+_HOST: Final = (
+    select(task_instance.c.host)
+    .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
+    .where(process_instance.c.command_id == stream_task.c.command_id)
+    .where(task_instance.c.state == int(TaskState.RUNNING))
+    .limit(1)
+    .correlate(stream_task)
+    .scalar_subquery()
 )
 _TASKS_DIGEST: Final = (
     select(func.string_agg(_DIGEST, aggregate_order_by(literal(","), stream_task.c.id)))
-    .select_from(_OPEN)
+    .select_from(OPEN)
     .where(stream_task.c.supervisor == supervisor_runtime.c.id)
     .where(stream_task.c.closed.is_(False))
     .correlate(supervisor_runtime)
@@ -246,9 +233,9 @@ class PostgresSupervisorStore:
                 spec_version=with_spec.version,
                 document=with_spec.spec,
                 suspended=with_spec.suspended,
-                stored=_stored(db, lease.supervisor),
-                tasks=_tasks(db, lease.supervisor),
-                requests=_requests(db, lease.supervisor),
+                stored=stored_offsets(db, lease.supervisor),
+                tasks=tasks_of(db, lease.supervisor),
+                requests=requests_of(db, lease.supervisor),
             )
 
     def apply(self, node: Node, lease: Lease, step: SupervisorStep, *, now: datetime) -> None:
@@ -372,15 +359,18 @@ class _Writer:
         )
 
     def _order(self, change: GiveOrders) -> None:
-        changed = self._db.execute(
+        row = self._db.execute(
             update(stream_task)
             .where(stream_task.c.name == change.task)
             .where(stream_task.c.supervisor == self._id)
             .where(stream_task.c.closed.is_(False))
             .where(stream_task.c.orders_version < change.orders.version)
             .values(orders=change.orders.document(), orders_version=change.orders.version)
-        ).rowcount
-        self._expect(changed, 1, f"rows of the task {change.task}")
+            .returning(_HOST.label("host"))
+        ).first()
+        self._expect(0 if row is None else 1, 1, f"rows of the task {change.task}")
+        if row is not None and row.host:
+            self._db.execute(select(func.pg_notify(hint_channel(row.host), ORDERS)))
 
     def _end(self, change: EndTask) -> None:
         """Note the end; a kill withdraws the task's command, or wants its run stopped."""
@@ -513,85 +503,3 @@ def _is_owned_by(node: Node) -> Any:
         supervisor_runtime.c.owner_incarnation == node.incarnation,
         supervisor_runtime.c.active,
     )
-
-
-def _stored(db: Connection, dataset: str) -> dict[int, tuple[str, int]]:
-    rows = db.execute(
-        select(
-            dataset_offsets.c.partition, dataset_offsets.c.stream, dataset_offsets.c.offset
-        ).where(dataset_offsets.c.dataset == dataset)
-    )
-    return {row.partition: (row.stream, row.offset) for row in rows}
-
-
-def _requests(db: Connection, supervisor_id: str) -> tuple[Request | BadRequest, ...]:
-    rows = db.execute(
-        select(supervisor_command.c.id, supervisor_command.c.kind, supervisor_command.c.body)
-        .where(supervisor_command.c.supervisor == supervisor_id)
-        .order_by(supervisor_command.c.id)
-    )
-    found: list[Request | BadRequest] = []
-    for row in rows:
-        try:
-            found.append(Request.of(row.id, row.kind, row.body))
-        except ValueError as error:
-            found.append(BadRequest(id=row.id, problem=str(error)))
-    return tuple(found)
-
-
-def _tasks(db: Connection, supervisor_id: str) -> tuple[StreamTaskRow, ...]:
-    rows = db.execute(
-        select(
-            stream_task,
-            command.c.id.label("waiting"),
-            process_instance.c.state.label("run_state"),
-            _ATTEMPT.c.id.label("attempt"),
-            _ATTEMPT.c.state.label("attempt_state"),
-            _ATTEMPT.c.start_time,
-            case((_IS_NEWS, stream_task.c.status), else_=cast(null(), JSONB)).label("report"),
-        )
-        .select_from(_OPEN)
-        .where(stream_task.c.supervisor == supervisor_id)
-        .where(stream_task.c.closed.is_(False))
-        .order_by(stream_task.c.id)
-    )
-    return tuple(_task(row) for row in rows)
-
-
-def _task(row: AnyRow) -> StreamTaskRow:
-    state = row.attempt_state
-    assigned = state == TaskState.RUNNING
-    try:
-        report = TaskReport() if row.report is None else TaskReport.of(row.report)
-    except ValueError:
-        # It stays silent for its supervisor, which ends silent tasks.
-        report = TaskReport()
-    return StreamTaskRow(
-        assignment=Assignment.of(
-            row.assignment,
-            name=row.name,
-            supervisor=row.supervisor,
-            version=row.version,
-            group_id=row.group_id,
-            base_sequence=row.base_sequence,
-        ),
-        orders=Orders(command=OrderKind.RESUME) if not row.orders else Orders.of(row.orders),
-        ending_since=row.ending_since,
-        killed=row.killed,
-        attempt=row.attempt,
-        assigned=assigned,
-        started=row.start_time if assigned else None,
-        report=report,
-        succeeded=_success(row),
-    )
-
-
-def _success(row: AnyRow) -> bool | None:
-    if row.attempt_state in FINISHED_TASK_CODES:
-        return row.attempt_state in _GOOD
-    if row.run_state is None:
-        # The command is gone, and no run came of it: it was withdrawn or refused.
-        return None if row.waiting is not None else False
-    if row.run_state in TERMINAL_PROCESS_CODES:
-        return bool(row.run_state == ProcessState.SUCCESS)
-    return None

@@ -1,7 +1,7 @@
 """Stream tasks as the worker that runs them sees them: their work, orders to them, their reports.
 
-A report is fenced like the end of an attempt: by the worker's incarnation and the state RUNNING. So
-a task that was failed over, or is run by another worker by now, reports nothing.
+All is fenced like the end of an attempt: by the worker's incarnation and the state RUNNING. So a
+task that was failed over, or is run by another worker by now, is told nothing and reports nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +10,39 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, bindparam, func, select, update
 
 from common.model.cluster import Node
 from common.model.states import TaskState
 from common.model.streams.tasks import Assignment, Orders, TaskReport
 from common.store.tables import process_instance, stream_task, supervisor, task_instance
-from common.store.transaction import any_of, repeatable, single
+from common.store.transaction import any_of, repeatable, single, storable_document
 
 _OF_ATTEMPTS: Final = stream_task.join(
     process_instance, process_instance.c.command_id == stream_task.c.command_id
 ).join(task_instance, task_instance.c.process_instance_id == process_instance.c.id)
+_RUNS_HERE: Final = (
+    (task_instance.c.state == int(TaskState.RUNNING))
+    & (task_instance.c.host == bindparam("host"))
+    & (task_instance.c.worker_incarnation == bindparam("incarnation"))
+)
 _ORDERS: Final = (
     select(task_instance.c.id, stream_task.c.orders)
     .select_from(_OF_ATTEMPTS)
     .where(task_instance.c.id == any_of("ids"))
+    .where(_RUNS_HERE)
+)
+_WORK: Final = (
+    select(stream_task, supervisor.c.spec)
+    .select_from(
+        _OF_ATTEMPTS.join(
+            supervisor,
+            (supervisor.c.id == stream_task.c.supervisor)
+            & (supervisor.c.version == stream_task.c.version),
+        )
+    )
+    .where(task_instance.c.id == bindparam("id"))
+    .where(_RUNS_HERE)
 )
 
 
@@ -43,20 +61,10 @@ class PostgresStreamTasks:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def work(self, task_instance_id: int) -> StreamWork | None:
-        """Return the work of an attempt; None if it is no stream task's."""
-        statement = (
-            select(stream_task, supervisor.c.spec)
-            .select_from(
-                _OF_ATTEMPTS.join(
-                    supervisor,
-                    (supervisor.c.id == stream_task.c.supervisor)
-                    & (supervisor.c.version == stream_task.c.version),
-                )
-            )
-            .where(task_instance.c.id == task_instance_id)
-        )
-        row = repeatable(self._engine, lambda db: db.execute(statement).first())
+    def work(self, node: Node, task_instance_id: int) -> StreamWork | None:
+        """Return the work of an attempt; None if it is no stream task, or does not run here."""
+        values = {"id": task_instance_id} | _named(node)
+        row = repeatable(self._engine, lambda db: db.execute(_WORK, values).first())
         if row is None:
             return None
         return StreamWork(
@@ -72,12 +80,15 @@ class PostgresStreamTasks:
             orders=Orders.of(row.orders),
         )
 
-    def orders(self, task_instance_ids: Collection[int]) -> Mapping[int, Orders]:
-        """Return the present orders to these attempts; those of no stream task are left out."""
+    def orders(self, node: Node, task_instance_ids: Collection[int]) -> Mapping[int, Orders]:
+        """Return the present orders to these attempts.
+
+        Those that are no stream tasks, or that this worker does not run any more, are left out.
+        """
         if not task_instance_ids:
             return {}
-        ids = sorted(task_instance_ids)
-        rows = repeatable(self._engine, lambda db: db.execute(_ORDERS, {"ids": ids}).all())
+        values = {"ids": sorted(task_instance_ids)} | _named(node)
+        rows = repeatable(self._engine, lambda db: db.execute(_ORDERS, values).all())
         return {row.id: Orders.of(row.orders) for row in rows}
 
     def report(self, node: Node, task_instance_id: int, report: TaskReport) -> bool:
@@ -87,14 +98,16 @@ class PostgresStreamTasks:
             .where(process_instance.c.command_id == stream_task.c.command_id)
             .where(task_instance.c.process_instance_id == process_instance.c.id)
             .where(task_instance.c.id == task_instance_id)
-            .where(task_instance.c.state == int(TaskState.RUNNING))
-            .where(task_instance.c.host == node.address)
-            .where(task_instance.c.worker_incarnation == node.incarnation)
+            .where(_RUNS_HERE)
             .values(
                 task_instance_id=task_instance_id,
-                status=report.document(),
+                status=storable_document(report.document()),
                 status_time=func.now(),
             )
         )
         with single(self._engine) as db:
-            return db.execute(statement).rowcount == 1
+            return db.execute(statement, _named(node)).rowcount == 1
+
+
+def _named(node: Node) -> dict[str, str | int]:
+    return {"host": node.address, "incarnation": node.incarnation}

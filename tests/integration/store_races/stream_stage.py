@@ -165,7 +165,7 @@ class Stage:
         assert PostgresStreamTasks(self.made).report(WORKER, attempt, report)
 
     def orders(self, attempt: int) -> Orders:
-        return PostgresStreamTasks(self.made).orders([attempt])[attempt]
+        return PostgresStreamTasks(self.made).orders(WORKER, [attempt])[attempt]
 
     def publish(self, attempt: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> Any:
         return publish(

@@ -198,7 +198,8 @@ def test_a_task_is_a_run_from_its_command_to_its_success(here: Engine) -> None:
     assert claim(here, WORKER, [task_id]) == [task_id]
     pulses.append(store.renew(MASTER, [lease], lease=LEASE)[lease])
     assert the_task(here, lease).started == NOON
-    work = tasks.work(task_id)
+    assert tasks.work(OTHER_WORKER, task_id) is None
+    work = tasks.work(WORKER, task_id)
     assert work is not None
     assert (work.assignment, work.document, work.orders) == (assignment, DOCUMENT, Orders())
     report = TaskReport(
@@ -253,11 +254,12 @@ def test_orders_reach_the_worker_and_never_go_back(here: Engine) -> None:
     tasks = PostgresStreamTasks(here)
     end = Orders(version=2, command=OrderKind.END, end={0: 9, 2: 9}, sequence=0, finish=True)
     apply(here, lease, GiveOrders(task=name, orders=end))
-    assert tasks.orders([task_id, 2**31 - 1]) == {task_id: end}
+    assert tasks.orders(WORKER, [task_id, 2**31 - 1]) == {task_id: end}
+    assert tasks.orders(OTHER_WORKER, [task_id]) == {}
     assert the_task(here, lease).orders == end
     with pytest.raises(StoreConflictError):
         apply(here, lease, GiveOrders(task=name, orders=replace(end, version=1)))
-    assert tasks.orders([task_id]) == {task_id: end}
+    assert tasks.orders(WORKER, [task_id]) == {task_id: end}
 
 
 def test_a_kill_withdraws_a_command_that_nobody_has_taken(here: Engine) -> None:

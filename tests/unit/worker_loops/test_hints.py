@@ -10,7 +10,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import NodeKind
 from common.model.states import TaskState
 from common.model.workers import WorkerMode
-from common.store.listen import Channel, Notification
+from common.store.listen import ORDERS, Channel, Notification
 from master.loops.hint_targets import MOST_ATTEMPTS, HintTargets
 from tests.unit.worker_loops.place import Place
 from worker.loops.hint_loop import HintLoop
@@ -124,10 +124,16 @@ class Heard:
 
 def test_only_names_of_entries_are_passed_on(place: Place) -> None:
     told: list[str] = []
-    heard = Heard("", "x 2_1_2_7_-1 2_1_2_8_-1", "1_2")
-    loop = HintLoop(heard, hinted=lambda entries: told.extend(each.name for each in entries))
+    heard = Heard("", "x 2_1_2_7_-1 2_1_2_8_-1", "1_2", ORDERS)
+    looks: list[bool] = []
+    loop = HintLoop(
+        heard,
+        hinted=lambda entries: told.extend(each.name for each in entries),
+        ordered=lambda: looks.append(True),
+    )
     loop.run_once()
     assert told == ["2_1_2_7_-1", "2_1_2_8_-1"]
+    assert looks == [True]
     loop.stop()
     loop.run_once()
     assert len(told) == 2
