@@ -34,6 +34,7 @@ class Desk:
     """Serves attempts that tests let in; one after the other asks in this process."""
 
     def __init__(self, home: Path, engine: Engine, patch: pytest.MonkeyPatch) -> None:
+        self.engine = engine
         self.running: set[int] = set()
         self.folders = DatasetFolders(home / "datasets", cluster=CLUSTER, for_tenants=False)
         self._patch = patch

@@ -1,20 +1,33 @@
-"""The source for topics of Kafka, at librdkafka's mock broker: alone, and in a query of Spark's."""
+"""Topics of Kafka, at librdkafka's mock broker: the source alone, in a query of Spark's, in a task."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from sqlalchemy import Engine
 
+from common.model.streams.reading import read_spec
+from common.model.streams.spec import SupervisorSpec
+from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
+from common.store.connect import engine
+from common.store.streams.segments import offsets
+from orcaflow import datasets
+from tests.integration.dataset_desk import Desk, an_attempt, desk
 from tests.integration.spark_jobs import a_session
+from tests.integration.stream_conversation import Supervisor
 from tests.mock_kafka import Broker, a_broker
-from worker.spark.streaming import kafka_source
+from tests.unit.stream_specs import SMALL
+from worker.spark.diagnosis.failures import WorkFailedError
+from worker.spark.streaming import kafka_source, task
 from worker.spark.streaming.documents import Limits, read_place, write_limits
 from worker.spark.streaming.kafka_source import (
     KafkaReader,
@@ -175,3 +188,147 @@ def test_a_query_pauses_goes_on_and_ends_at_exact_offsets(
         assert len(found) == 1_400 + 700
     finally:
         query.stop()
+
+
+@pytest.fixture
+def server(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    made = engine(url, application_name="here")
+    with desk(tmp_path, made, monkeypatch) as served:
+        yield served
+    made.dispose()
+
+
+class Attempts:
+    """Runs attempts of stream tasks of one dataset, in this process and one after the other."""
+
+    def __init__(
+        self, spark: SparkSession, broker: Broker, server: Desk, folder: Path, **consumer: str
+    ) -> None:
+        self._spark = spark
+        self._server = server
+        self._folder = folder
+        self.engine: Engine = server.engine
+        self.said: list[str] = []
+        document = copy.deepcopy(SMALL)
+        document["spec"]["dataSchema"] |= {
+            "dataSource": "departures",
+            "dimensionsSpec": {"dimensions": ["origin"]},
+        }
+        document["spec"]["ioConfig"] |= {
+            "topic": "departures",
+            "consumerProperties": {"bootstrap.servers": broker.servers, **consumer},
+        }
+        spec = read_spec(document).spec
+        assert isinstance(spec, SupervisorSpec)
+        self._spec = spec
+
+    def run(self, supervisor: Supervisor, checkpoints: Mapping[int, Mapping[int, int]]) -> bool:
+        attempt = an_attempt(self.engine)
+        self._server.enter(attempt)
+        assignment = Assignment(
+            name="t",
+            supervisor="departures",
+            version=1,
+            group_id=0,
+            base_sequence="index_kafka_departures_0",
+            starts={0: 0, 1: 0},
+            checkpoints=checkpoints,
+        )
+        folder = self._folder / f"attempt{attempt}"
+        ran = task.StreamTask(
+            self._spark, self._spec, assignment, supervisor, folder=folder, say=self.said.append
+        )
+        try:
+            return ran.run()
+        finally:
+            assert not folder.exists()
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The published records by origin."""
+        found: dict[str, int] = {}
+        for segment in datasets.segments("departures").segments:
+            for file in segment.files:
+                for row in pq.read_table(file, columns=["origin", "rows"]).to_pylist():
+                    found[row["origin"]] = found.get(row["origin"], 0) + row["rows"]
+        return found
+
+
+def departures(origin: str, count: int) -> list[bytes]:
+    """Events of four hours."""
+    return [
+        json.dumps({"at": f"2026-11-20T{4 + number % 4:02}:30:00Z", "origin": origin}).encode()
+        for number in range(count)
+    ]
+
+
+def test_a_task_publishes_sequences_once_though_it_dies_behind_a_publication(
+    spark: SparkSession,
+    broker: Broker,
+    server: Desk,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker.create("departures", 2)
+    broker.produce("departures", 0, departures("JFK", 300))
+    broker.produce("departures", 1, [*departures("LGA", 99), b"no JSON"])
+    attempts = Attempts(spark, broker, server, folder)
+    first, second = {0: 300, 1: 100}, {0: 340, 1: 100}
+
+    produced: list[str] = []
+
+    def more_is_read(report: TaskReport) -> bool:
+        if report.sequences[0].published and not produced:
+            broker.produce("departures", 0, departures("EWR", 40))
+            produced.append("EWR")
+        return report.current == second
+
+    published: list[str] = []
+
+    def dying(*given: Any, **named: Any) -> datasets.Outcome:
+        outcome = publish(*given, **named)
+        published.append(named["sequence"])
+        if len(published) == 2:
+            raise ConnectionResetError("it dies")
+        return outcome
+
+    publish = datasets.publish
+    monkeypatch.setattr(datasets, "publish", dying)
+    supervisor = Supervisor([lambda report: report.current == first, more_is_read])
+    with pytest.raises(ConnectionResetError, match="it dies"):
+        attempts.run(supervisor, {0: {0: 0, 1: 0}})
+    assert published == ["index_kafka_departures_0_0", "index_kafka_departures_0_1"]
+    last = supervisor.reports[-1]
+    assert [(each.start, each.end) for each in last.sequences] == [
+        ({0: 0, 1: 0}, first),
+        (first, second),
+    ]
+    assert last.counts == {
+        "processed": 439,
+        "processedWithError": 0,
+        "unparseable": 1,
+        "thrownAway": 0,
+    }
+    assert attempts.rows == {"JFK": 300, "LGA": 99, "EWR": 40}
+    # Its substitute reads the same again, and then what came after.
+    broker.produce("departures", 1, departures("BOS", 8))
+    monkeypatch.setattr(datasets, "publish", publish)
+    third = {0: 340, 1: 108}
+    supervisor = Supervisor([lambda report: report.current == third], given=Orders(version=7))
+    assert attempts.run(supervisor, {1: first, 2: second})
+    assert any("another task had done before" in said for said in attempts.said)
+    assert attempts.rows == {"JFK": 300, "LGA": 99, "EWR": 40, "BOS": 8}
+    with attempts.engine.connect() as db:
+        assert {each.partition: each.offset for each in offsets(db, "departures")} == third
+
+
+def test_a_task_is_stopped_or_fails_with_the_reason_of_its_source(
+    spark: SparkSession, broker: Broker, server: Desk, folder: Path
+) -> None:
+    attempts = Attempts(spark, broker, server, folder)
+    stopped = Supervisor([], given=Orders(version=1, command=OrderKind.STOP))
+    assert not attempts.run(stopped, {0: {0: 0, 1: 0}})
+    attempts = Attempts(spark, broker, server, folder, **{"no.such.property": "hunter2"})
+    with pytest.raises(WorkFailedError, match=r"consumerProperties.no.such.property") as raised:
+        attempts.run(Supervisor([]), {0: {0: 0, 1: 0}})
+    assert "hunter2" not in str(raised.value)

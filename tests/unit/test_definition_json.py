@@ -343,7 +343,8 @@ def test_an_unknown_type_is_refused_with_those_that_are_known(value: object) -> 
     mistake = mistake_of(type=value)
     assert mistake == (
         f"task 'a', type: {value!r} is unknown (known: CONDITIONS, DATA_QUALITY, DEPENDENT, HTTP,"
-        " PROCEDURE, PYSPARK, PYTHON, SHELL, SPARK, SPARK_SQL, SQL, SUB_PROCESS, SWITCH)"
+        " PROCEDURE, PYSPARK, PYTHON, SHELL, SPARK, SPARK_SQL, SQL, STREAM,"
+        " SUB_PROCESS, SWITCH)"
     )
 
 

@@ -20,6 +20,7 @@ from worker.processes.starting import Prepared
 from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.pyspark import PySparkTask
 from worker.tasks.spark_sql import SparkSqlTask
+from worker.tasks.stream import StreamTask
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"
@@ -64,6 +65,7 @@ def prepared(
                 "PYSPARK": PySparkTask(),
                 "SPARK_SQL": SparkSqlTask(),
                 "DATA_QUALITY": DataQualityTask(),
+                "STREAM": StreamTask(),
             }
         ),
     )
@@ -471,3 +473,25 @@ def test_a_task_that_brings_something_asks_for_an_isolated_session(
     assert elsewhere.argv[6] == "big"
     private = prepared(tmp_path, {**named, **params, "profile": "classic"}, task_type=task_type)
     assert job_of(private)["profile"] == "classic"
+
+
+def test_a_stream_has_a_driver_of_the_workers_own_python_whatever_the_profiles_say(
+    tmp_path: Path,
+) -> None:
+    made = prepared(
+        tmp_path,
+        {"supervisor": "flights", "cores": 3, "conf": {"spark.sql.shuffle.partitions": 7}},
+        task_type="STREAM",
+        default_profile="big",
+    )
+    assert made.argv[0] == sys.executable
+    assert Path(made.argv[3]).name == "classic.py"
+    job = job_of(made)
+    assert (job["kind"], job["master"]) == ("worker.spark.streaming.task", "local[3]")
+    assert job["conf"]["spark.driver.memory"] == "512M"
+    assert job["conf"]["spark.sql.shuffle.partitions"] == "7"
+    assert "spark.jars" not in job["conf"]
+    assert Path(made.environment["SPARK_HOME"]).name == "pyspark"
+    assert made.environment["PYSPARK_PYTHON"] == sys.executable
+    # Spark's own Python processes import the source.
+    assert (Path(made.environment["PYTHONPATH"]) / "worker" / "tasks").is_dir()

@@ -41,6 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "SQL": {"datasource": 1, "sql": "select 1"},
     "PROCEDURE": {"datasource": 1, "method": "f"},
     "HTTP": {"url": "http://localhost/"},
+    "STREAM": {"supervisor": "flights"},
 }
 VALUES: tuple[Any, ...] = (
     *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),

@@ -17,7 +17,7 @@ def spark_home(context: TaskContext, version: str = "") -> str:
         context.settings.spark_home
         or environment.get({"SPARK1": "SPARK_HOME1", "SPARK2": "SPARK_HOME2"}.get(version, ""))
         or environment.get("SPARK_HOME")
-        or _home_of_pyspark()
+        or home_of_pyspark()
     )
     if not home:
         raise TaskParameterError("worker.spark_home: there is no Spark on this worker")
@@ -43,7 +43,8 @@ def spark_environment(context: TaskContext, home: str) -> dict[str, str]:
     }
 
 
-def _home_of_pyspark() -> str:
+def home_of_pyspark() -> str:
+    """Return the Spark in the pyspark package of this Python; "" if there is none."""
     # Finds the package without importing it, which would take a second.
     spec = find_spec("pyspark")
     locations = None if spec is None else spec.submodule_search_locations

@@ -40,12 +40,12 @@ _TASK_PROXY = str(_SPARK / "host" / "task_proxy.py")
 _CLASSIC_DRIVER = str(_SPARK / "session" / "classic.py")
 _ENVIRONMENTS = str(_SPARK / "session" / "environments.py")
 
-# A user's own value of any of these wins.
-_CLASSIC_CONF: Final[Mapping[str, str]] = {
+CLASSIC_CONF: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
+"""Settings of a driver of its own. A user's own value of any of these wins."""
 
 _DEFAULT_MEMORY = "1g"
 _CHARS_SEEN = 200_000
@@ -81,15 +81,19 @@ def launch_with_session(
     document: Mapping[str, object],
     *,
     prints_outputs: bool,
+    choice: Choice | None = None,
 ) -> Launch:
-    """Have the task's process do the type's work; `document` has the keys of that work's own."""
+    """Have the task's process do the type's work; `document` has the keys of that work's own.
+
+    `choice` is a session that the task's author has no choice about.
+    """
     py_files = shipped_files(context, "pyFiles")
     archives = shipped_files(context, "archives")
     sources = spark_datasources(
         context.params, {each.id: each for each in context.task.datasources}
     )
     environment = task_environment(context)
-    choice = choose(context, shipped=(*py_files, *archives))
+    choice = choice or choose(context, shipped=(*py_files, *archives))
     executors_on = choice.master or choice.made_as.master
     if environment is not None:
         archives += environment.shipped(executors_on)
@@ -175,7 +179,7 @@ def _classic(
     made_as = context.settings.spark.profiles.get(profile, SparkProfile())
     master = master or made_as.master
     whole = {
-        **_CLASSIC_CONF,
+        **CLASSIC_CONF,
         "spark.driver.memory": made_as.driver_memory,
         **({"spark.jars": made_as.jars} if made_as.jars else {}),
         **({"spark.jars.packages": made_as.packages} if made_as.packages else {}),

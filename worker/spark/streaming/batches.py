@@ -9,6 +9,7 @@ the limit end the stream. Nothing is published here; a batch that is written aga
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -183,6 +184,22 @@ class BatchWriter:
         ]
 
 
+def chunks_of(folder: Path, spec: SupervisorSpec) -> tuple[Interval, ...]:
+    """Return the chunks of which the partials of a sequence have rows."""
+    starts = {_start_of(path) for path in folder.glob(f"{_BATCH}=*/{CHUNK}=*")}
+    return tuple(chunk_of(start, spec.schema.segment_granularity) for start in sorted(starts))
+
+
+def rows_of_batch(folder: Path, number: int) -> Counter[datetime]:
+    """Return the rows of a batch's partials by the starts of their chunks."""
+    from pyarrow.parquet import read_metadata
+
+    found: Counter[datetime] = Counter()
+    for path in (folder / f"{_BATCH}={number}").glob(f"{CHUNK}=*/*.parquet"):
+        found[_start_of(path.parent)] += read_metadata(path).num_rows
+    return found
+
+
 def write_segments(
     spark: SparkSession, folder: Path, spec: SupervisorSpec, target: Path
 ) -> tuple[NewFile, ...]:
@@ -202,14 +219,15 @@ def write_segments(
         .partitionBy(CHUNK)
         .parquet(str(target))
     )
-    found = []
-    for path in sorted(target.glob(f"{CHUNK}=*/*.parquet")):
-        start = moment_at(int(path.parent.name.removeprefix(f"{CHUNK}=")))
-        found.append(
-            NewFile(
-                interval=chunk_of(start, spec.schema.segment_granularity),
-                name=str(path.relative_to(target)),
-                rows=read_metadata(path).num_rows,
-            )
+    return tuple(
+        NewFile(
+            interval=chunk_of(_start_of(path.parent), spec.schema.segment_granularity),
+            name=str(path.relative_to(target)),
+            rows=read_metadata(path).num_rows,
         )
-    return tuple(found)
+        for path in sorted(target.glob(f"{CHUNK}=*/*.parquet"))
+    )
+
+
+def _start_of(chunk: Path) -> datetime:
+    return moment_at(int(chunk.name.removeprefix(f"{CHUNK}=")))
