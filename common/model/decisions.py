@@ -8,7 +8,6 @@ draws no ids, so a decision means the same before and after its row exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -16,10 +15,11 @@ from common.model.definitions import PoolShare, TaskTimeout
 from common.model.failures import FailureReason
 from common.model.lock_needs import LockNeed
 from common.model.states import Priority, ProcessState, TaskState
+from common.model.values import value
 from common.model.worker_needs import WorkerNeed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SubmitTask:
     """Write the row of a new attempt and offer it to the workers; supersedes the one before.
 
@@ -51,7 +51,7 @@ class SubmitTask:
     memory_factor: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DecideTask:
     """Write the row of an attempt that the engine itself has begun and ended: a branch was chosen.
 
@@ -71,7 +71,7 @@ class DecideTask:
     input_pool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FinishTask:
     """Settle an attempt's end: the run has processed its final `state`.
 
@@ -85,7 +85,7 @@ class FinishTask:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RetryTask:
     """Settle a failed attempt and promise a retry, due at `at`.
 
@@ -99,7 +99,7 @@ class RetryTask:
     failure: FailureReason | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GiveUpRetry:
     """Take back a promised retry: the run is being stopped or has failed for good."""
 
@@ -107,7 +107,7 @@ class GiveUpRetry:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KillTask:
     """Withdraw an unclaimed attempt, or request its worker or its child to end it."""
 
@@ -115,7 +115,7 @@ class KillTask:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PauseTask:
     """Withdraw an unclaimed attempt, or request its child to pause; others go on."""
 
@@ -123,7 +123,7 @@ class PauseTask:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AbandonTask:
     """End an attempt as KILL without a report: the deadline of the stop is over.
 
@@ -134,26 +134,26 @@ class AbandonTask:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PassForbidden:
     """Treat a node that its author switched off as done. Nothing is stored: loading derives it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SkipTask:
     """Leave out a node that no branch leads to. Nothing is stored: loading derives it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PauseProcess:
     """Show the requested pause in the state: READY_PAUSE."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StopProcess:
     """Show the requested stop in the state: READY_STOP, to be over by `deadline`."""
 
@@ -162,7 +162,7 @@ class StopProcess:
     """True if it is to end as FAILURE, since it took too long, and not as STOP."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FinishProcess:
     """End the run. `reason`: for people, the cause if it did not succeed.
 

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 from common.model.decisions import Decision
-from master.engine.events import Event, ProcessEvent
+from master.engine.events import Event, TaskEvent
 from master.engine.flow import follow_up
 from master.engine.run import ProcessRun, in_short
-from master.engine.transitions import PROCESS_TABLE, TASK_TABLE, Answer, Cell
+from master.engine.transitions import (
+    BY_TASK,
+    IMPOSSIBLE,
+    LATE,
+    PROCESS_TABLE,
+    TASK_TABLE,
+    Answer,
+    Cell,
+)
 
 
 def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
@@ -20,7 +29,7 @@ def decide(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
     Raises `ImpossibleError` for an event that no history leads to.
     """
     cell = _cell(run, event)
-    if cell is Answer.IMPOSSIBLE:
+    if cell is IMPOSSIBLE:
         raise run.impossible(
             f"{in_short(event)} can't have happened; story: {'; '.join(run.story()[-20:])}"
         )
@@ -53,17 +62,20 @@ def advance(run: ProcessRun, event: Event, *, now: datetime) -> list[Decision]:
 
 def _cell(run: ProcessRun, event: Event) -> Cell:
     cell = PROCESS_TABLE[run.state][type(event)]
-    if cell is not Answer.BY_TASK or isinstance(event, ProcessEvent):
-        return cell
+    # Only the cells of events of tasks say so.
+    return _cell_of_task(run, cast(TaskEvent, event)) if cell is BY_TASK else cell
+
+
+def _cell_of_task(run: ProcessRun, event: TaskEvent) -> Cell:
     task = run.tasks.get(event.name)
     if task is None and event.name in run.rest:
         # It is outside the run's scope, and its row was settled before.
-        return Answer.LATE
+        return LATE
     if task is None or event.attempt > task.attempt:
-        return Answer.IMPOSSIBLE
+        return IMPOSSIBLE
     if not is_current(event.attempt, task.attempt):
         # A stale attempt: it was given up at failover or retried since.
-        return Answer.LATE
+        return LATE
     return TASK_TABLE[task.phase][type(event)]
 
 

@@ -23,7 +23,7 @@ Find: TypeAlias = Callable[[str], TaskRun]
 """The look-up of a task by its name."""
 
 
-# Looked up once: the class looks a member up anew each time that it is asked for one.
+# Looked up once: a class looks a member up anew each time that it is asked for one.
 _SUCCEEDED, _PASSED, _TAKEN, _OPEN = TaskPhase.SUCCEEDED, TaskPhase.PASSED, Edge.TAKEN, Edge.OPEN
 _DISTINGUISHING = (TaskPhase.BRANCHED, TaskPhase.SKIPPED, TaskPhase.TOLERATED)
 

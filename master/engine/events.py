@@ -6,43 +6,43 @@ row of its own, so an old report can't be mistaken for a new one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from common.model.failures import FailureReason
+from common.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunOpened:
     """A master has loaded the run: it is new, or was taken over, or was dropped from memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PauseRequested:
     """A pause is wanted; repeated until the run is pausing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StopRequested:
     """A stop is wanted, to be over by `deadline`; repeated until the run is stopping."""
 
     deadline: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProcessTimedOut:
     """The run has exceeded its time-out, and is to fail by `deadline`."""
 
     deadline: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DeadlinePassed:
     """The deadline of a stop has passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskSucceeded:
     """The worker reported that the attempt ended well; `var_pool` are its outputs, as JSON."""
 
@@ -52,7 +52,7 @@ class TaskSucceeded:
     var_pool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskFailed:
     """The worker reported that the attempt ended badly; `failure` is the reason, if known."""
 
@@ -62,7 +62,7 @@ class TaskFailed:
     failure: FailureReason | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskKilled:
     """The attempt was withdrawn from the queue, or its worker killed it.
 
@@ -75,7 +75,7 @@ class TaskKilled:
     failure: FailureReason | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskPaused:
     """The attempt was withdrawn before it began, or its sub process has paused."""
 
@@ -84,7 +84,7 @@ class TaskPaused:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class WorkerLost:
     """The worker that ran the attempt is gone; no report on it will come."""
 
@@ -93,7 +93,7 @@ class WorkerLost:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TimerFired:
     """The promised retry after this attempt is due."""
 

@@ -31,7 +31,9 @@ from master.engine.task_run import TaskPhase
 from master.engine.variables import merged, properties_of, too_much, values_of
 
 _NAMED_IN_REASON = 5
-_FAILED = TaskPhase.FAILED
+_BRANCHING = (Conditions, Switch)
+# Looked up once: a class looks a member up anew each time that it is asked for one.
+_FAILED, _READY_STOP = TaskPhase.FAILED, ProcessState.READY_STOP
 
 
 def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
@@ -41,10 +43,11 @@ def follow_up(run: ProcessRun, *, now: datetime) -> list[Decision]:
     """
     if run.is_over:
         return []
-    if asked := halt(run) if run.is_halting else withdraw(run):
+    is_halting, is_pausing = run.is_halting, run.is_pausing
+    if (is_halting or is_pausing) and (asked := halt(run) if is_halting else withdraw(run)):
         return asked
     decisions = list(_released(run, now)) if run.ready or run.deferred else []
-    if run.retries and not run.is_halting and not run.is_pausing:
+    if run.retries and not is_halting and not is_pausing:
         decisions += _due(run, now)
     if not decisions and (end := outcome(run)) is not None:
         decisions.append(end)
@@ -68,8 +71,6 @@ def halt(run: ProcessRun) -> list[Decision]:
 
 def withdraw(run: ProcessRun) -> list[Decision]:
     """Withdraw attempts of a pausing run that have not begun; promised retries stay promised."""
-    if not run.is_pausing:
-        return []
     return [PauseTask(name=name, attempt=run.tasks[name].attempt) for name in run.unpaused]
 
 
@@ -125,7 +126,7 @@ def _released(run: ProcessRun, now: datetime) -> Iterator[Decision]:
         elif run.is_pausing or run.is_limited(name):
             # It waits for the recovery after the pause, or for a free place.
             run.defer(name)
-        elif isinstance(task.node.control, Conditions | Switch):
+        elif isinstance(task.node.control, _BRANCHING):
             yield decide_branch(run, name)
         else:
             yield _first_submission(run, name, now)
@@ -167,7 +168,7 @@ def outcome(run: ProcessRun) -> FinishProcess | None:
         return None
     if run.unfinished == 0 and not run.left_over():
         return FinishProcess(state=ProcessState.SUCCESS, var_pool=_handed_up(run))
-    if run.state is ProcessState.READY_STOP:
+    if run.state is _READY_STOP:
         if run.failing:
             return FinishProcess(
                 state=ProcessState.FAILURE, reason="it took longer than its time-out"

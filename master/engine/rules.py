@@ -34,6 +34,8 @@ from master.engine.events import (
 from master.engine.retries import retry_due
 from master.engine.run import ProcessRun
 
+_SUCCESS = TaskState.SUCCESS
+
 
 def open_run(run: ProcessRun, event: RunOpened, now: datetime) -> list[Decision]:
     """Decide nothing: `flow` finds what is ready, due or to be killed."""
@@ -66,7 +68,7 @@ def succeed(run: ProcessRun, event: TaskSucceeded, now: datetime) -> list[Decisi
         FinishTask(
             name=event.name,
             attempt=event.attempt,
-            state=TaskState.SUCCESS,
+            state=_SUCCESS,
             var_pool=event.var_pool,
             at=event.at,
         )

@@ -54,6 +54,11 @@ from master.engine.variables import NOTHING, Variables, merged, put_out
 
 STORY_LENGTH = 200
 
+# Looked up once: a class looks a member up anew each time that it is asked for one.
+_READY_PAUSE, _READY_STOP = ProcessState.READY_PAUSE, ProcessState.READY_STOP
+_IDLE, _LIVE, _RETRYING = TaskPhase.IDLE, TaskPhase.LIVE, TaskPhase.RETRYING
+_SUCCEEDED = TaskPhase.SUCCEEDED
+
 
 class ProcessRun:
     """A process instance with its tasks. Read its attributes; change it by `apply` alone.
@@ -123,14 +128,14 @@ class ProcessRun:
     @property
     def is_halting(self) -> bool:
         """True if no further attempt may start: it is being stopped, or failed under END."""
-        return self.state is ProcessState.READY_STOP or (
+        return self.state is _READY_STOP or (
             bool(self.failed) and self.failure_strategy is FailureStrategy.END
         )
 
     @property
     def is_pausing(self) -> bool:
         """True if attempts that have begun may end, and no other may begin for now."""
-        return self.state is ProcessState.READY_PAUSE
+        return self.state is _READY_PAUSE
 
     @property
     def is_over(self) -> bool:
@@ -269,6 +274,8 @@ class ProcessRun:
 
     def know(self, name: str) -> None:
         """Compute the variables of a task that is done; for `apply`, and for `load`."""
+        if not self._puts_out and not self.tasks[name].var_pool:
+            return
         known = self.tasks[name].variables = self.known(name)
         self._puts_out = self._puts_out or bool(known)
 
@@ -356,9 +363,9 @@ class ProcessRun:
 
     def _submit(self, decision: SubmitTask) -> None:
         task = self._may_begin(decision.name, decision.attempt)
-        if task.phase is TaskPhase.RETRYING:
+        if task.phase is _RETRYING:
             self.unpromise(decision.name)
-        elif task.phase is not TaskPhase.IDLE:
+        elif task.phase is not _IDLE:
             raise self.impossible(f"{decision.name!r} is {task.phase.value}, not to be submitted")
         task.attempt = decision.attempt
         task.retry_times = decision.retry_times
@@ -386,10 +393,10 @@ class ProcessRun:
 
     def _finish(self, decision: FinishTask) -> None:
         name = decision.name
-        task = self._current(decision, TaskPhase.LIVE)
+        task = self._current(decision, _LIVE)
         self._leave_live(name)
         phase = phase_of_finished(decision.state, kill_requested=task.kill_requested)
-        if phase is TaskPhase.SUCCEEDED:
+        if phase is _SUCCEEDED:
             task.var_pool = decision.var_pool
             task.ended_at = decision.at
             self._done(name, phase)
@@ -403,7 +410,7 @@ class ProcessRun:
     def enter_live(self, name: str) -> None:
         """Mark an attempt live; for `apply`, and for `load`."""
         task = self.tasks[name]
-        task.phase = TaskPhase.LIVE
+        task.phase = _LIVE
         self.live[name] = None
         self._occupy(name)
         if not task.kill_requested:
@@ -457,7 +464,7 @@ class ProcessRun:
             lower = self.tasks[below]
             lower.settle(common or self.edge(name, below))
             # After a recovery it may have been done long before.
-            if lower.is_free and lower.phase is TaskPhase.IDLE:
+            if lower.is_free and lower.phase is _IDLE:
                 self.ready.append(below)
 
     def propagate_variables(self, name: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
-from typing import assert_never
+from enum import Enum, StrEnum
+from typing import Final, assert_never
 
 from common.errors import SchedulerError
 from common.model.definitions import TaskNode
@@ -15,7 +15,7 @@ from common.model.states import TaskState
 from master.engine.variables import NOTHING, Variables
 
 
-class TaskPhase(Enum):
+class TaskPhase(StrEnum):
     """The phase of a task in a run; the state of its attempt is only a report on it."""
 
     IDLE = "idle"
@@ -58,6 +58,10 @@ class Edge(Enum):
     """Not taken, and the lower task is skipped even if another edge is taken."""
     BLOCKED = "blocked"
     """The upper task failed, which only CONDITIONS evaluate: the lower task never starts."""
+
+
+_TAKEN: Final = Edge.TAKEN
+"""Looked up once: a class looks a member up anew each time that it is asked for one."""
 
 
 class ImpossibleError(SchedulerError):
@@ -119,9 +123,10 @@ class TaskRun:
     def settle(self, edge: Edge) -> None:
         """Count an edge that was open as what it is now."""
         self.missing -= 1
+        if edge is _TAKEN:
+            self.taken += 1
+            return
         match edge:
-            case Edge.TAKEN:
-                self.taken += 1
             case Edge.LEFT:
                 self.left += 1
             case Edge.REFUSED:
@@ -134,27 +139,28 @@ class TaskRun:
                 assert_never(edge)
 
 
+_PHASES_UNASKED: Mapping[TaskState, TaskPhase] = {
+    TaskState.SUCCESS: TaskPhase.SUCCEEDED,
+    TaskState.FORCED_SUCCESS: TaskPhase.SUCCEEDED,
+    TaskState.FAILURE: TaskPhase.FAILED,
+    TaskState.KILL: TaskPhase.FAILED,
+    TaskState.NEED_FAULT_TOLERANCE: TaskPhase.FAILED,
+    TaskState.PAUSE: TaskPhase.PAUSED,
+}
+_PHASES_OF_KILLED = {
+    **_PHASES_UNASKED,
+    TaskState.KILL: TaskPhase.KILLED,
+    TaskState.NEED_FAULT_TOLERANCE: TaskPhase.KILLED,
+}
+
+
 def phase_of_finished(state: TaskState, *, kill_requested: bool) -> TaskPhase:
     """Return the phase of a task whose settled attempt is followed by no other.
 
     KILL without a request is a failure: a process killed from outside did not do its work (traps
     T23, T23b).
     """
-    match state:
-        case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
-            return TaskPhase.SUCCEEDED
-        case TaskState.FAILURE:
-            return TaskPhase.FAILED
-        case TaskState.KILL | TaskState.NEED_FAULT_TOLERANCE:
-            return TaskPhase.KILLED if kill_requested else TaskPhase.FAILED
-        case TaskState.PAUSE:
-            return TaskPhase.PAUSED
-        case (
-            TaskState.SUBMITTED
-            | TaskState.RUNNING
-            | TaskState.WAITING_DEPEND
-            | TaskState.DELAY_EXECUTION
-        ):
-            raise ImpossibleError(f"{state.name} is not the end of an attempt")
-        case _:
-            assert_never(state)
+    phase = (_PHASES_OF_KILLED if kill_requested else _PHASES_UNASKED).get(state)
+    if phase is None:
+        raise ImpossibleError(f"{state.name} is not the end of an attempt")
+    return phase

@@ -88,6 +88,8 @@ def too_much(variables: Variables) -> str | None:
 
 def values_of(variables: Variables) -> dict[str, str]:
     """Return names and values alone, in order of name."""
+    if not variables:
+        return {}
     return {name: variables[name].value for name in sorted(variables)}
 
 
