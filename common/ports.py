@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from common.clock import SystemClock
 from common.errors import ConfigurationError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -29,6 +32,10 @@ _APART: Final = 64
 """Processes that choose at the same time do so from different places, this far from each other."""
 _MARKS: Final = 32
 
+_OF_A_KILLED_ONE: Final = timedelta(seconds=2)
+_PROBE_SECONDS: Final = 0.01
+
+_clock = SystemClock()
 _turns = itertools.count()
 _marks: deque[socket.socket] = deque()
 """Of the ports that this process was given last: no other chooses one before it can be opened."""
@@ -71,6 +78,24 @@ def is_port_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def is_left_free(
+    port: int,
+    *,
+    within: timedelta = _OF_A_KILLED_ONE,
+    pause: Callable[[float], None] = time.sleep,
+) -> bool:
+    """True if a daemon that was killed has left its port, or leaves it within this time.
+
+    A process that it was just starting has a copy of its sockets until it runs its own program.
+    """
+    deadline = _clock.monotonic() + within.total_seconds()
+    while not is_port_free(port):
+        if _clock.monotonic() > deadline:
+            return False
+        pause(_PROBE_SECONDS)
+    return True
 
 
 def _connections() -> tuple[int, int]:

@@ -40,7 +40,7 @@ from common.embedded.process import exclusive
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
-from common.ports import free_port, is_port_free
+from common.ports import free_port, is_left_free, is_port_free
 from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
@@ -254,14 +254,16 @@ class Cluster:
         one that ran has ended meanwhile.
         """
         with exclusive(self.home, f"{kind}-{port}"):
-            pid = running_pid(pid_file(self.home, kind, port))
+            file = pid_file(self.home, kind, port)
+            pid = running_pid(file)
             if pid is not None:
                 after()
                 # One that was just ending, such as after a kill, makes room for another.
                 with suppress(_EndedError):
                     self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
                     return self._as_started(kind, port, pid, already=True)
-            if not is_port_free(port):
+            # One that stopped by itself has taken its pid file away.
+            if not (is_left_free(port) if file.exists() else is_port_free(port)):
                 raise port_in_use(port, daemon=kind, with_others=False)
             process = self._launch(kind, port, options or Options())
             # The daemon is not this process's business any more once it is ready.

@@ -6,11 +6,12 @@ import itertools
 import socket
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 
 from common import ports
-from common.ports import free_port, is_port_free
+from common.ports import LOOPBACK, free_port, is_left_free, is_port_free
 
 
 def test_a_free_port_is_none_of_those_that_the_kernel_gives_to_connections() -> None:
@@ -64,3 +65,24 @@ def test_the_ports_to_choose_from_lie_outside_of_those_of_connections_if_these_l
     first: int, last: int, chosen: range
 ) -> None:
     assert ports._candidates(first, last) == chosen
+
+
+def test_the_port_of_a_killed_daemon_is_waited_for_but_not_for_long() -> None:
+    # What its last child does before it runs its own program: it has the same socket.
+    with socket.socket() as listening:
+        listening.bind((LOOPBACK, 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        copy = listening.dup()
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            copy.close()
+
+    assert not is_left_free(port, within=timedelta(0), pause=lambda _seconds: None)
+    assert is_left_free(port, pause=pause)
+    assert len(waits) == 3
+    assert is_left_free(port, pause=pause)
+    assert len(waits) == 3
