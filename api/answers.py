@@ -98,6 +98,7 @@ class Schedule(Answer):
     failure_strategy: str | None
     priority: str | None
     worker_group: str
+    environment: str | None
     warning_type: str | None
     params: dict[str, Any]
     create_time: datetime

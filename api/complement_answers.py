@@ -37,6 +37,7 @@ class ComplementRequest(Shape):
     failure_strategy: Literal["END", "CONTINUE"] = "CONTINUE"
     priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] = "MEDIUM"
     worker_group: _ShortText | None = None
+    environment: _ShortText | None = None
     params: Annotated[dict[Text, Text], Field(max_length=10_000)] = Field(default_factory=dict)
     warning_type: Literal["NONE", "SUCCESS", "FAILURE", "ALL"] = "NONE"
 
@@ -69,6 +70,7 @@ class Complement(Answer):
     failure_strategy: str | None
     priority: str | None
     worker_group_id: int
+    environment: str | None
     start_nodes: list[str]
     start_params: Any
     create_time: datetime

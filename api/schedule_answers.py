@@ -50,7 +50,7 @@ class ScheduleChange(Shape):
     """Settings of a schedule; what is left out stays as it is.
 
     `first` and `last` are dates or times in the zone of the schedule, `now` or `never`. `deadline`
-    is in seconds, 0 for none; `params` replaces all start-up parameters.
+    is in seconds, 0 for none; `params` replaces all start-up parameters; `none` is no environment.
     """
 
     cron: _Cron | None = None
@@ -67,6 +67,7 @@ class ScheduleChange(Shape):
     ) = None
     failure_strategy: Literal["END", "CONTINUE"] | None = None
     worker_group: _ShortText | None = None
+    environment: _ShortText | None = None
     priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] | None = None
     params: Annotated[dict[Text, Text], Field(max_length=10_000)] | None = None
     warning_type: Literal["NONE", "SUCCESS", "FAILURE", "ALL"] | None = None

@@ -95,7 +95,7 @@ def plan_fires(
 
 
 def command_param(schedule: Schedule) -> str:
-    """The `command_param` of a schedule's commands: zone, execution type and parameters.
+    """The `command_param` of a schedule's commands: zone, execution type, environment, parameters.
 
     Raises `ScheduleFaultError` for parameters that are no JSON object.
     """
@@ -117,6 +117,7 @@ def command_param(schedule: Schedule) -> str:
         start_params=given,
         timezone_id=schedule.timezone_id,
         execution_type=None if execution_type is None else execution_type.name,
+        environment_code=schedule.environment_code if schedule.environment_code > 0 else None,
     )
     return param.row_text()
 

@@ -41,7 +41,12 @@ from common.task_types import known_task_types
 from common.zones import zone_named
 from operations.complement_plans import ComplementPlan, look_ahead
 from operations.errors import UsageError
-from operations.lookup import definition_given, nodes_named, worker_group_named
+from operations.lookup import (
+    definition_given,
+    environment_named,
+    nodes_named,
+    worker_group_named,
+)
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change, seen
 from operations.session import Session, operation
@@ -55,6 +60,7 @@ class ComplementOptions:
 
     `zone` None is that of the definition's schedules, else the cluster's. `start_nodes` are lists
     of names joined by commas; without any, all tasks run. `confirmed` allows very many dates.
+    `environment` is a name or a code.
     """
 
     first: str | None = None
@@ -72,6 +78,7 @@ class ComplementOptions:
     failure_strategy: FailureStrategy = FailureStrategy.CONTINUE
     priority: Priority = Priority.MEDIUM
     worker_group: str | None = None
+    environment: str | int | None = None
     start_params: Mapping[str, str] = field(default_factory=dict)
     warning_type: WarningType = WarningType.NONE
 
@@ -169,12 +176,13 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
             owner=repr(definition.name),
             field="start_node",
         )
-    group = options.worker_group
+    group, wanted = options.worker_group, options.environment
     return RunSettings(
         task_depend_type=options.task_depend_type,
         failure_strategy=options.failure_strategy,
         priority=options.priority,
         worker_group_id=-1 if group is None else worker_group_named(db, group),
+        environment_code=-1 if wanted is None else environment_named(db, wanted),
         start_node_names=tuple(dict.fromkeys(names)),
         start_params=stored_params(options.start_params) if options.start_params else None,
         warning_type=options.warning_type,
@@ -187,7 +195,10 @@ def _check_size(complements: Sequence[NewComplement], limit: int) -> None:
     for each in complements:
         settings = each.settings
         text = date_command_param(
-            each.timezone_id, ",".join(settings.start_node_names), settings.start_params
+            each.timezone_id,
+            ",".join(settings.start_node_names),
+            settings.start_params,
+            settings.environment_code,
         )
         if len(text.encode("utf-8", "replace")) > limit:
             raise NotAllowedError(

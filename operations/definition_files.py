@@ -446,7 +446,9 @@ def _document(
         # Most files have none, and reading cron lines takes a while to import.
         from operations.exported_schedule import read_schedules
 
-        schedules, about_them = read_schedules(entry.wrapped)
+        schedules, about_them = read_schedules(
+            entry.wrapped, lambda code: names.of(Kind.ENVIRONMENT, code)
+        )
         if entry.exported:
             findings.extend(about_them)
         else:

@@ -318,6 +318,13 @@ def _faults(db: Connection, view: EnvironmentView) -> Iterator[str]:
             f"process instance {each} goes on with it; see its end, or stop it first:"
             f" orcaflow instance stop {each} --wait"
         )
+    for each in store.schedules_with(db, view.code):
+        yield (
+            f"schedule {each} names it; change that while it is OFFLINE:"
+            f" orcaflow schedule edit {each} --environment none"
+        )
+    for each in store.moving_complements_with(db, view.code):
+        yield f"complement {each} goes on with it; cancel it: orcaflow complement cancel {each}"
     for row in definitions(db):
         for node in nodes_of(object_of(row.process_definition_json)):
             if _code_of(node) == view.code:

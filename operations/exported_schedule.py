@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,7 +23,12 @@ from common.cron import Cron, CronError, MissingTime, RepeatedTime
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.zones import UnknownZoneError, zone_named
-from operations.definition_document import code_in, id_in
+from operations.definition_document import id_in
+from operations.environment_references import (
+    ENVIRONMENT_CODE,
+    ENVIRONMENT_NAME,
+    environment_wanted,
+)
 from operations.findings import Finding, Severity
 from operations.references import DEFAULT_WORKER_GROUP
 from operations.start_params import stored_params
@@ -92,6 +98,9 @@ class ExportedSchedule:
     worker_group: str | None
     """None is the default group."""
 
+    environment: str | int | None = None
+    """The name of an environment, or a code that is the same in all systems."""
+
     warning_group_id: int = 0
     """An alert group by the id that it has where the file comes from; 0 for none."""
 
@@ -113,8 +122,12 @@ class ImportedSchedule:
 
 def read_schedules(
     exported: Mapping[str, Any],
+    environment_of: Callable[[int], str | None] = lambda _code: None,
 ) -> tuple[tuple[ExportedSchedule, ...], list[Finding]]:
-    """Return the readable schedules of a definition in a file, and the findings about all."""
+    """Return the readable schedules of a definition in a file, and the findings about all.
+
+    `environment_of` says what a code of another system is called here.
+    """
     findings: list[Finding] = []
     found: list[ExportedSchedule | None] = []
     if exported.get(_FIRST_LINE.crontab):
@@ -127,7 +140,11 @@ def read_schedules(
         findings.append(_unmapped("schedules", "stays behind: it must be a list", ""))
     for place, given in places:
         if isinstance(given, dict):
-            found.append(_read(given, _OBJECT, f"{place}.", findings))
+            own = _read(given, _OBJECT, f"{place}.", findings)
+            name, code = environment_wanted(given)
+            if own is not None and code is not None:
+                name = environment_of(code)
+            found.append(None if own is None else replace(own, environment=name or code))
         else:
             findings.append(_unmapped(place, "stays behind: it must be an object", ""))
     return tuple(each for each in found if each is not None), findings
@@ -156,9 +173,6 @@ def _read(
         return None
     group = next((given[key] for key in keys.worker_group if given.get(key)), None)
     priority = next((key for key in keys.priority if given.get(key)), keys.priority[0])
-    if code_in(given.get("environmentCode")) is not None and keys is _OBJECT:
-        problem = f"the environment {given['environmentCode']} is not kept"
-        findings.append(_unmapped(f"{place}environmentCode", problem, ""))
     return ExportedSchedule(
         crontab=crontab,
         start=window.get("start"),
@@ -272,6 +286,10 @@ def schedule_in_file(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]
         _OBJECT.warning: WarningType(view.warning_type).name if view.warning_type < 4 else None,
         _OBJECT.warning_group: view.warning_group_id or None,
         _OBJECT.worker_group[0]: view.worker_group,
+        ENVIRONMENT_NAME: view.environment,
+        ENVIRONMENT_CODE: view.environment_code
+        if view.environment is None and view.environment_code > 0
+        else None,
         "misfirePolicy": view.misfire_policy,
         "misfireLimit": view.misfire_limit,
         "deadline": int(view.deadline.total_seconds()) if view.deadline else None,
@@ -302,8 +320,8 @@ def save_schedule(
     worker_group_id: int,
     zone: ZoneInfo,
     at: datetime,
-) -> tuple[ImportedSchedule | None, Finding]:
-    """Create it OFFLINE unless the definition has the like already; return it with a finding.
+) -> tuple[ImportedSchedule | None, list[Finding]]:
+    """Create it OFFLINE unless the definition has the like already; return it with findings.
 
     `zone` is the cluster's, for a schedule that names none.
     """
@@ -316,7 +334,7 @@ def save_schedule(
     end = _end(schedule.end, zone)
     if end <= start:
         problem = f"the schedule {schedule.crontab!r} stays behind: it ended, {schedule.end}"
-        return None, _unmapped(_FIRST_LINE.crontab, f"{problem}, before it starts", "")
+        return None, [_unmapped(_FIRST_LINE.crontab, f"{problem}, before it starts", "")]
     known = schedules(db, definition_id=definition_id)
     for each in known:
         # One without a time of its own starts whenever it was imported.
@@ -326,7 +344,8 @@ def save_schedule(
         if is_like and each.end_time == end:
             problem = f"the schedule {schedule.crontab!r} is there already, and stays as it is"
             found = ImportedSchedule(id=each.id, crontab=each.crontab, is_new=False)
-            return found, _warning(f"{problem} (schedule {each.id})", "")
+            return found, [_warning(f"{problem} (schedule {each.id})", "")]
+    environment = _environment_code(db, schedule)
     made = create_schedule(
         db,
         process_definition_id=definition_id,
@@ -340,19 +359,47 @@ def save_schedule(
             "warning_type": int(schedule.warning_type),
             "warning_group_id": schedule.warning_group_id,
             "worker_group_id": worker_group_id,
+            "environment_code": environment or -1,
             **schedule.settings,
         },
         at=at,
     )
     others = ", ".join(str(each.id) for each in known)
     beside = f", beside the schedules {others} of the definition" if others else ""
-    return (
-        ImportedSchedule(id=made, crontab=schedule.crontab, is_new=True),
+    findings = [
         _warning(
             f"the schedule {schedule.crontab!r} is imported as schedule {made}, OFFLINE and in the"
             f" zone {zone.key}{beside}",
             f"orcaflow schedule preview {made}, then orcaflow schedule online {made}",
-        ),
+        )
+    ]
+    if environment is None and schedule.environment is not None:
+        findings.append(_without_environment(schedule.environment, made))
+    return ImportedSchedule(id=made, crontab=schedule.crontab, is_new=True), findings
+
+
+def _environment_code(db: Connection, schedule: ExportedSchedule) -> int | None:
+    """Return the code of the environment that it names; None if there is none such."""
+    from common.store.people.environments import environment_codes
+
+    wanted = schedule.environment
+    if wanted is None:
+        return None
+    codes = environment_codes(db)
+    if isinstance(wanted, str):
+        return codes.get(wanted)
+    return wanted if wanted in codes.values() else None
+
+
+def _without_environment(wanted: str | int, schedule_id: int) -> Finding:
+    is_code = isinstance(wanted, int)
+    named = f"with the code {wanted}" if is_code else f"{wanted!r:.200}"
+    make = f"NAME --code {wanted}" if is_code else shlex.quote(f"{wanted:.200}")
+    return _unmapped(
+        ENVIRONMENT_CODE if is_code else ENVIRONMENT_NAME,
+        f"there is no environment {named}: runs of schedule {schedule_id} have none",
+        f"make it (orcaflow environment create {make} --config FILE), and name it: orcaflow"
+        f" schedule edit {schedule_id} --environment NAME",
     )
 
 

@@ -309,7 +309,7 @@ def _schedules(
             group = make_worker_group(db, name) if known is None else known
             if known is None and name not in groups:
                 findings.append(_of_new_group(name))
-        made, finding = save_schedule(
+        made, about_it = save_schedule(
             db,
             schedule,
             definition_id=definition_id,
@@ -317,7 +317,7 @@ def _schedules(
             zone=zone,
             at=at,
         )
-        findings.append(finding)
+        findings.extend(about_it)
         if made is not None:
             saved.append(made)
     return tuple(saved), findings

@@ -38,6 +38,7 @@ SCHEDULE_KEYS: Final = frozenset(
     {
         *("crontab", "startTime", "endTime", "timezoneId", "failureStrategy", "releaseState"),
         *("processInstancePriority", "warningType", "warningGroupId", "workerGroup"),
+        *("environmentCode", "environmentName"),
         *("misfirePolicy", "misfireLimit", "deadline", "missingTime", "repeatedTime"),
         *("executionType", "startParams"),
     }

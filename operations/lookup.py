@@ -136,10 +136,14 @@ def worker_group_named(db: Connection, name: str) -> int:
 
 
 def environment_named(db: Connection, given: str | int) -> int:
-    """The code of the environment of this name, or with this code."""
-    from common.store.people.environments import environments
+    """The code of the environment of this name, or with this code.
+
+    Nobody deletes it before the transaction ends, so that what is put with it now is seen then.
+    """
+    from common.store.people.environments import environments, hold_environments
     from operations.environments import code_of_environment
 
+    hold_environments(db)
     if isinstance(given, str):
         return code_of_environment(db, given)
     if not environments(db, code=given):

@@ -32,7 +32,12 @@ from common.store.people.schedule_views import FireView, ScheduleView, fire_coun
 from common.store.people.schedule_views import fires as stored_fires
 from operations.coming_fires import ComingFire, coming
 from operations.errors import ForbiddenError, UsageError
-from operations.lookup import definition_given, definition_named, worker_group_named
+from operations.lookup import (
+    definition_given,
+    definition_named,
+    environment_named,
+    worker_group_named,
+)
 from operations.rights import change, seen
 from operations.schedule_checks import check_released, check_schedule, check_window, too_often
 from operations.session import Session, operation
@@ -53,6 +58,9 @@ if TYPE_CHECKING:
     from common.config import Config
     from common.store.connect import Connection
 
+NO_ENVIRONMENT = "none"
+"""The word that takes an environment away; none has that name."""
+
 _NEXT_FIRES = 5
 _CHANGES = ("schedule.create", "schedule.edit", "schedule.online", "schedule.offline")
 
@@ -62,7 +70,8 @@ class ScheduleSettings:
     """The settings that are given; None leaves a setting as it is.
 
     `first` and `last` are texts, read in the schedule's zone: `now` and `never` are words there.
-    `deadline` is in seconds, 0 for none; `start_params` empty takes all of them away.
+    `deadline` is in seconds, 0 for none; `start_params` empty takes all of them away. `environment`
+    is a name or a code, and `NO_ENVIRONMENT` takes it away.
     """
 
     cron: str | None = None
@@ -77,6 +86,7 @@ class ScheduleSettings:
     execution_type: ExecutionType | Literal["definition"] | None = None
     failure_strategy: FailureStrategy | None = None
     worker_group: str | None = None
+    environment: str | int | None = None
     priority: Priority | None = None
     start_params: Mapping[str, str] | None = None
     warning_type: WarningType | None = None
@@ -166,7 +176,7 @@ def create(
         row = definition_given(db, session.principal, Action.AUTHOR, definition)
         asked.project_id = row.project_id
         asked.object_name = row.name
-        columns |= _worker_group(db, settings) | _warning_group(settings, given=0)
+        columns |= _named_columns(db, settings) | _warning_group(settings, given=0)
         _check_columns(session.config, columns, zone)
         _check_pace(db, session, columns, row.id)
         if online:
@@ -202,7 +212,7 @@ def edit(
         if expected is not None:
             _check_tag(db, view, expected)
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
-        columns = _columns(settings, zone=zone, now=now) | _worker_group(db, settings)
+        columns = _columns(settings, zone=zone, now=now) | _named_columns(db, settings)
         if not columns:
             raise UsageError(None, "say what is to be changed; see --help")
         if view.release_state != ReleaseState.OFFLINE:
@@ -446,7 +456,7 @@ def _saved(
 
 
 def _columns(settings: ScheduleSettings, *, zone: ZoneInfo, now: datetime) -> dict[str, Any]:
-    """The columns of the settings that are given, but for the worker group."""
+    """The columns of the settings that are given, but for those that name rows."""
     columns: dict[str, Any] = {}
     if settings.misfire_policy is not None:
         columns["misfire_policy"] = settings.misfire_policy.value
@@ -493,10 +503,16 @@ def _end(text: str, zone: ZoneInfo) -> datetime:
     return min(read_moment(text, zone, field="to", ends_day=True), NO_END)
 
 
-def _worker_group(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
-    if settings.worker_group is None:
-        return {}
-    return {"worker_group_id": worker_group_named(db, settings.worker_group)}
+def _named_columns(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
+    """The columns that name a worker group and an environment, which have to be there."""
+    columns: dict[str, Any] = {}
+    if settings.worker_group is not None:
+        columns["worker_group_id"] = worker_group_named(db, settings.worker_group)
+    wanted = settings.environment
+    if wanted is not None:
+        is_none = wanted == NO_ENVIRONMENT
+        columns["environment_code"] = -1 if is_none else environment_named(db, wanted)
+    return columns
 
 
 def _warning_group(settings: ScheduleSettings, *, given: int) -> dict[str, Any]:
@@ -523,6 +539,7 @@ def _check_columns(config: Config, columns: Mapping[str, Any], zone: ZoneInfo) -
         end_time=columns["end_time"],
         execution_type=None if kind is None else ExecutionType(kind),
         start_params=columns.get("start_params"),
+        environment_code=columns.get("environment_code", -1),
     )
     check_schedule(made, zone=zone, limit_bytes=config.command.param_limit_bytes)
 
@@ -550,4 +567,5 @@ def _columns_of(view: ScheduleView) -> dict[str, Any]:
         "end_time": view.end_time,
         "execution_type": view.execution_type,
         "start_params": view.start_params,
+        "environment_code": view.environment_code,
     }

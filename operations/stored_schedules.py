@@ -97,6 +97,7 @@ def as_schedule(view: ScheduleView) -> Schedule:
         user_id=view.user_id,
         priority=Priority(view.priority),
         worker_group_id=view.worker_group_id,
+        environment_code=view.environment_code,
         counted_from=view.counted_from,
         next_fire_time=view.next_fire_time,
     )

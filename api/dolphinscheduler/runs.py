@@ -198,6 +198,7 @@ def _complement(call: Call, row: DefinitionRow) -> int:
             failure_strategy=_failure_strategy(call),
             priority=_priority(call),
             worker_group=_worker_group(call),
+            environment=environment_of(call),
             start_params=_start_params(call),
             warning_type=call.choice(WarningType, "warningType", default=WarningType.NONE),
         ),

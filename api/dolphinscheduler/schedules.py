@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from api.dolphinscheduler.call import Call
 from api.dolphinscheduler.envelope import RefusedError, Status, moment, page
+from api.dolphinscheduler.runs import environment_of
 from api.dolphinscheduler.table import Row
 from common.clock import SystemClock
 from common.model.rights import Action
@@ -17,7 +18,8 @@ from operations import numbered_pages, previewing, scheduling
 from operations.definitions import codes_of
 from operations.errors import UsageError
 from operations.projects import check_in, definition_in
-from operations.scheduling import ScheduleSettings, read_cron
+from operations.references import DEFAULT_WORKER_GROUP
+from operations.scheduling import NO_ENVIRONMENT, ScheduleSettings, read_cron
 from operations.stored_schedules import zone_of_schedule
 from operations.times import read_moment, read_zone
 
@@ -149,7 +151,7 @@ def _shown(call: Call, view: ScheduleView, code: int | None) -> dict[str, Any]:
             made[f"{word}DefinitionCode"] = code
     if call.dialect.is_classic:
         return made | {"processDefinitionId": view.process_definition_id}
-    return made | {"tenantCode": "default", "environmentCode": -1}
+    return made | {"tenantCode": "default", "environmentCode": view.environment_code}
 
 
 def _released(call: Call, wanted: ReleaseState) -> Any:
@@ -173,7 +175,6 @@ def _settings(call: Call) -> ScheduleSettings:
     if cron is None:
         raise UsageError("schedule", "has no crontab")
     zone = _text(given, "timezoneId")
-    group = call.text("workerGroup")
     return ScheduleSettings(
         cron=read_cron(cron),
         zone=None if zone is None else read_zone(zone),
@@ -184,7 +185,9 @@ def _settings(call: Call) -> ScheduleSettings:
         ),
         priority=call.choice(Priority, *call.worded("InstancePriority"), default=Priority.MEDIUM),
         warning_type=call.choice(WarningType, "warningType", default=WarningType.NONE),
-        worker_group=None if group in (None, "default") else group,
+        # Whoever leaves these out means the default, in a change too.
+        worker_group=call.text("workerGroup") or DEFAULT_WORKER_GROUP,
+        environment=environment_of(call) or NO_ENVIRONMENT,
     )
 
 

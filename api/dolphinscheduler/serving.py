@@ -77,6 +77,8 @@ _BEGINNINGS: Final = {
     "command": Thing.COMMAND,
     "complement": Thing.COMPLEMENT,
 }
+_NAMED_BY: Final = {"environment": "environmentCode", "worker group": "workerGroup"}
+"""The parameters that name what is no object of a path."""
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH")
 _BEARER: Final = "bearer "
 _OF_CLASSIC: Final = frozenset({"processDefinitionId", "taskInstId"})
@@ -274,6 +276,8 @@ def _refused(error: Exception, each: Served, request: Request) -> dict[str, Any]
             )
         case ForbiddenError():
             return refusal(Status.FORBIDDEN, f"{Status.FORBIDDEN.sentence()}: {error}")
+        case NotFoundError() if (parameter := _missing_parameter(str(error))) is not None:
+            return refusal(Status.PARAMETER, f"{Status.PARAMETER.sentence(parameter)}: {error}")
         case NotFoundError():
             thing = _thing_in(str(error)) or row.thing
             status = Status.INTERNAL if thing is None else _MISSING.get(thing, Status.INTERNAL)
@@ -293,6 +297,14 @@ def _thing_in(text: str) -> Thing | None:
     for beginning, thing in _BEGINNINGS.items():
         if text.startswith(f"there is no {beginning}"):
             return thing
+    return None
+
+
+def _missing_parameter(text: str) -> str | None:
+    """Return the parameter whose value is the name of nothing, as the error's text begins."""
+    for beginning, parameter in _NAMED_BY.items():
+        if text.startswith(f"there is no {beginning}"):
+            return parameter
     return None
 
 

@@ -187,6 +187,7 @@ def _options(given: ComplementRequest) -> ComplementOptions:
         failure_strategy=FailureStrategy[given.failure_strategy],
         priority=Priority[given.priority],
         worker_group=given.worker_group,
+        environment=given.environment,
         start_params=given.params,
         warning_type=WarningType[given.warning_type],
     )

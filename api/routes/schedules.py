@@ -256,6 +256,7 @@ def _settings(given: ScheduleChange) -> ScheduleSettings:
         else _member(ExecutionType, given.execution_type),
         failure_strategy=_member(FailureStrategy, given.failure_strategy),
         worker_group=given.worker_group,
+        environment=given.environment,
         priority=_member(Priority, given.priority),
         start_params=given.params,
         warning_type=_member(WarningType, given.warning_type),

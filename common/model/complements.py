@@ -33,6 +33,7 @@ class RunSettings:
     executor_id: int = 1
     priority: Priority = Priority.MEDIUM
     worker_group_id: int = -1
+    environment_code: int = -1
     start_node_names: tuple[str, ...] = ()
     start_params: str | None = None
     """A JSON object."""

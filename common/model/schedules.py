@@ -73,6 +73,7 @@ class Schedule:
     warning_group_id: int = 0
     priority: Priority = Priority.MEDIUM
     worker_group_id: int = -1
+    environment_code: int = -1
     counted_from: datetime | None = None
     next_fire_time: datetime | None = None
 

@@ -184,6 +184,7 @@ def _row(each: NewComplement, *, command_id: int, now: datetime) -> dict[str, An
         "executor_id": settings.executor_id,
         "process_instance_priority": int(settings.priority),
         "worker_group_id": settings.worker_group_id,
+        "environment_code": settings.environment_code,
         "start_node_names": ",".join(settings.start_node_names) or None,
         "start_params": settings.start_params,
         "create_time": now,
@@ -192,7 +193,10 @@ def _row(each: NewComplement, *, command_id: int, now: datetime) -> dict[str, An
 
 
 def date_command_param(
-    timezone_id: str, start_node_names: str | None, start_params: str | None
+    timezone_id: str,
+    start_node_names: str | None,
+    start_params: str | None,
+    environment_code: int,
 ) -> str:
     """Build the `command_param` of the commands for a complement's dates from its columns."""
     return CommandParam.of(
@@ -200,6 +204,7 @@ def date_command_param(
         start_node_names=(start_node_names,) if start_node_names else (),
         # As the text that it is: the master that takes the command reads it strictly.
         start_params=start_params,
+        environment_code=environment_code if environment_code > 0 else None,
     ).text()
 
 

@@ -49,6 +49,7 @@ SCHEDULES: Final = select(
     schedule.c.warning_group_id,
     schedule.c.process_instance_priority,
     schedule.c.worker_group_id,
+    schedule.c.environment_code,
     schedule.c.counted_from,
     schedule.c.next_fire_time,
 ).outerjoin_from(
@@ -105,6 +106,7 @@ def schedule_of(row: AnyRow) -> Schedule:
         warning_group_id=row.warning_group_id,
         priority=Priority(row.process_instance_priority),
         worker_group_id=row.worker_group_id,
+        environment_code=row.environment_code,
         counted_from=row.counted_from,
         next_fire_time=row.next_fire_time,
     )

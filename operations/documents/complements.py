@@ -16,6 +16,7 @@ from common.model.complement_states import ComplementState, DateState
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
 from common.zones import UnknownZoneError, zone_named
+from operations.documents.environments import environment_name
 from operations.documents.instances import name_of
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
         "failure_strategy": name_of(FailureStrategy, view.failure_strategy),
         "priority": name_of(Priority, view.priority),
         "worker_group_id": view.worker_group_id,
+        "environment": environment_name(view.environment_code, view.environment),
         "start_nodes": _names(view.start_node_names),
         "start_params": _params(view.start_params),
         "create_time": view.create_time,

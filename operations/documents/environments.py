@@ -18,3 +18,8 @@ def environment_row(environment: Environment) -> dict[str, object]:
         "create_time": view.create_time,
         "update_time": view.update_time,
     }
+
+
+def environment_name(code: int, name: str | None) -> str | None:
+    """The name of the environment of a row, or the code of one that is gone; None for none."""
+    return None if code <= 0 and name is None else name or str(code)

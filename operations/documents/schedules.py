@@ -23,6 +23,7 @@ from common.model.states import (
     WarningType,
 )
 from operations.coming_fires import ClockChange, ComingFire, effect_of_change, effect_on_fire
+from operations.documents.environments import environment_name
 from operations.documents.instances import name_of
 from operations.previewing import LINE_ID, Preview, Previewed
 from operations.stored_schedules import (
@@ -86,6 +87,7 @@ def schedule_row(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
         "worker_group": "default"
         if view.worker_group_id == -1
         else view.worker_group or str(view.worker_group_id),
+        "environment": environment_name(view.environment_code, view.environment),
         "warning_type": name_of(WarningType, view.warning_type),
         "params": _params(view.start_params),
         "create_time": view.create_time,

@@ -122,6 +122,12 @@ GroupOption = Annotated[
     str | None,
     typer.Option("--worker-group", metavar="GROUP", help="For tasks that name no group."),
 ]
+EnvironmentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--environment", metavar="NAME", help="For tasks that name no environment; or none."
+    ),
+]
 PriorityOption = Annotated[
     Urgency | None, typer.Option("--priority", help="Who goes first.", show_default=False)
 ]
@@ -153,6 +159,7 @@ def settings_of(
     execution_type: Execution | None,
     failure_strategy: OnFailure | None,
     worker_group: str | None,
+    environment: str | None,
     priority: Urgency | None,
     param: list[str] | None,
     warning_type: Warn | None,
@@ -183,6 +190,7 @@ def settings_of(
         if failure_strategy is None
         else FailureStrategy[failure_strategy.name],
         worker_group=worker_group,
+        environment=environment,
         priority=None if priority is None else Priority[priority.name],
         start_params=params_of(param) if param else None,
         warning_type=None if warning_type is None else WarningType[warning_type.name],

@@ -61,6 +61,8 @@ def complement_of(row: Mapping[str, Any]) -> ComplementView:
         failure_strategy=code_of(FailureStrategy, row["failure_strategy"]) or 0,
         priority=code_of(Priority, row["priority"]) or 0,
         worker_group_id=row["worker_group_id"],
+        environment_code=-1,
+        environment=row["environment"],
         start_node_names=",".join(row["start_nodes"]) or None,
         start_params=_params(row["start_params"]),
         create_time=datetime.fromisoformat(row["create_time"]),
@@ -313,6 +315,7 @@ def _body(client: Client, definition: str, options: ComplementOptions) -> dict[s
         "failure_strategy": options.failure_strategy.name,
         "priority": options.priority.name,
         "worker_group": options.worker_group,
+        "environment": options.environment,
         "params": dict(options.start_params),
         "warning_type": options.warning_type.name,
     }

@@ -68,6 +68,7 @@ def test_the_first_dates_begin_in_order_as_many_as_the_decider_says(db: Tables) 
         executor_id=4,
         priority=Priority.LOW,
         worker_group_id=5,
+        environment_code=2**40,
         start_node_names=("land", "clean"),
         start_params='{"day": "1"}',
     )
@@ -100,6 +101,7 @@ def test_the_first_dates_begin_in_order_as_many_as_the_decider_says(db: Tables) 
         param = json.loads(command["command_param"])
         assert param["schedule_timezone"] == "Asia/Tokyo"
         assert param["StartNodeNameList"] == "land,clean"
+        assert param["environmentCode"] == str(2**40)
         assert json.loads(param["StartParams"]) == {"day": "1"}
     assert len(commands) == 2
 

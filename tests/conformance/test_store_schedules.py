@@ -122,6 +122,7 @@ def test_a_planner_is_given_all_that_decides_about_a_fire(db: Tables) -> None:
         warning_group_id=4,
         process_instance_priority=1,
         worker_group_id=5,
+        environment_code=2**40,
     )
     assert due_schedules(db) == [
         Schedule(
@@ -146,6 +147,7 @@ def test_a_planner_is_given_all_that_decides_about_a_fire(db: Tables) -> None:
             warning_group_id=4,
             priority=Priority.HIGH,
             worker_group_id=5,
+            environment_code=2**40,
             counted_from=NOON - HOUR,
             next_fire_time=None,
         )

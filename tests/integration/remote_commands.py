@@ -451,6 +451,7 @@ SAME: Final = (
     *("schedule show 99", "schedule create nobody --cron 0_0_3_*_*_?_*"),
     *("schedule create nightly --cron nonsense", "schedule edit 1 --deadline 2h"),
     *("schedule create nightly --cron 0_0_3_*_*_?_* --worker-group nowhere", "schedule edit 99"),
+    *("schedule create nightly --cron 0_0_3_*_*_?_* --environment nowhere",),
     *("schedule create nightly --cron 0_0_3_*_*_?_* --from 2026-01-02 --to 2026-01-01",),
     *("schedule edit 2", "schedule edit 2 --zone nowhere", "schedule online 99 1"),
     *("schedule online 1", "schedule online 1 1 -o json", "schedule offline 2"),
@@ -481,6 +482,7 @@ SAME: Final = (
     *("complement nightly --from 2013-01-02 --to 2013-01-01",),
     *("complement nightly --from 2013-01-01 --to 2013-01-02 --zone nowhere",),
     *("complement nightly --dates 2013-01-01 --start-node zzz",),
+    *("complement nightly --dates 2013-01-01 --environment nowhere",),
     *("complement nightly --from 1900-01-01 --to 2100-01-01 --zone UTC",),
 )
 """Commands that change nothing, refused orders among them."""

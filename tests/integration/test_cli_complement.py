@@ -30,6 +30,7 @@ from common.store.tables import (
     command,
     complement,
     complement_date,
+    environment,
     process_definition,
     process_instance,
     schedule,
@@ -345,6 +346,7 @@ def test_a_mistake_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> None
         ("--date 2013-01-01 --start-node a --only --pre", 2, "exclude each other"),
         ("--date 2013-01-01 --param novalue", 2, "--param"),
         ("--date 2013-01-01 --worker-group none", 3, "no worker group 'none'"),
+        ("--date 2013-01-01 --environment ghost", 3, "no environment 'ghost'"),
         ("--from 1900-01-01 --to 2013-01-01", 4, "more than 10,000 dates"),
         (f"--date 2013-01-01 --param long={'x' * 1_000_000}", 4, "larger than"),
     ):
@@ -373,17 +375,22 @@ def test_a_definition_has_to_be_there_and_online(cli: Cli, db: Engine) -> None:
 
 def test_settings_of_the_runs_reach_their_commands(cli: Cli, db: Engine) -> None:
     a_definition(db)
+    with db.begin() as connection:
+        connection.execute(insert(environment).values(name="java", code=2**40))
     document(
         cli,
         "nightly --date 2013-01-05 --start-node b --pre --priority low --failure-strategy end"
-        " --param who=me",
+        " --param who=me --environment java",
     )
+    [shown] = json.loads(cli("complement", "list", "-o", "json")[1])
+    assert shown["environment"] == "java"
     PostgresComplementStore(db).advance(decide=step, now=NOW, thorough=False)
     with db.connect() as connection:
         [row] = connection.execute(select(command)).all()
     param = json.loads(row.command_param)
     assert param["StartNodeNameList"] == "b"
     assert json.loads(param["StartParams"]) == {"who": "me"}
+    assert param["environmentCode"] == str(2**40)
     assert (row.task_depend_type, row.process_instance_priority, row.failure_strategy) == (1, 3, 0)
     assert row.schedule_time == datetime(2013, 1, 5, tzinfo=UTC)
 

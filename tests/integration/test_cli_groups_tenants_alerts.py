@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, func, insert, select
 
+from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState, WarningType
 from common.store import tables as t
 from common.store.worker.tasks import PostgresTaskStore
@@ -170,6 +171,18 @@ def test_an_environment_is_made_of_a_file_shown_without_its_secrets_changed_and_
     before = one(db, t.environment.c.config)
     assert cli("datasource", "encrypt", "--new-key")[0] == 0
     assert one(db, t.environment.c.config) != before
+    a_row(db, t.schedule, process_definition_id=1, crontab="0 0 3 * * ?", environment_code=1)
+    dates = {"process_definition_id": 1, "timezone_id": "UTC", "environment_code": 1}
+    a_row(db, t.complement, **dates)
+    a_row(db, t.complement, **dates, state=int(ComplementState.SUCCESS))
+    code, _, err = cli("environment", "delete", "elt")
+    assert code == 4
+    for cure in ("orcaflow schedule edit 1 --environment none", "orcaflow complement cancel 1"):
+        assert cure in err
+    assert "complement cancel 2" not in err
+    with db.begin() as connection:
+        connection.execute(t.schedule.delete())
+        connection.execute(t.complement.update().values(state=int(ComplementState.STOP)))
     gone = parsed(cli("environment", "delete", "elt", "-o", "json"))
     assert gone == {"name": "elt", "code": 1, "deleted": True}
 

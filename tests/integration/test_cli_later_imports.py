@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, insert, select, update
 
-from common.store.tables import process_definition, schedule, tenant
+from common.store.tables import environment, process_definition, schedule, tenant
 from tests.integration.conftest import Cli
 from tests.unit.definition_documents import a_task, an_export
 from tests.unit.later_definitions import (
@@ -187,7 +187,14 @@ def test_an_export_of_ours_takes_its_schedules_along(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    imports(a_later_export(a_later_task(1, "work"), schedule=a_later_schedule()))
+    with db.begin() as connection:
+        connection.execute(insert(environment).values(name="java", code=2**40))
+    named = a_later_schedule(environmentCode=2**41)
+    (made,) = imports(
+        a_later_export(a_later_task(1, "work"), schedule=named),
+        options=("--map", f"environment:{2**41}=java"),
+    )
+    assert made["unmapped"] == []
     options = ("--cron", "0 30 4 * * ?", "--misfire", "skip", "--zone", "Europe/Paris")
     secrets = ("--param", "db_password=hunter2", "--param", "day=x")
     code, _, err = cli("schedule", "create", "nightly", *options, *secrets)
@@ -201,6 +208,7 @@ def test_an_export_of_ours_takes_its_schedules_along(
         "2024-01-01 00:00:00+08:00",
         4,
     )
+    assert (first["environmentName"], second.get("environmentName")) == ("java", None)
     reference = "$ENV{ORCAFLOW_SECRET_DB_PASSWORD}"
     assert second["misfirePolicy"] == "skip"
     assert second["startParams"] == {"db_password": reference, "day": "x"}
@@ -224,7 +232,29 @@ def test_an_export_of_ours_takes_its_schedules_along(
     with db.connect() as connection:
         after = connection.execute(select(schedule).order_by(schedule.c.id)).all()
     assert json.loads(after[1].start_params) == {"db_password": "hunter3", "day": "x"}
+    assert [row.environment_code for row in after] == [2**40, -1]
     kept = ("crontab", "start_time", "end_time", "timezone_id", "misfire_policy", "warning_type")
     assert [[getattr(row, key) for key in kept] for row in after] == [
         [getattr(row, key) for key in kept] for row in before
     ]
+
+
+def test_a_schedule_keeps_its_environment_by_code_and_says_if_there_is_none_such(
+    imports: Import, db: Engine
+) -> None:
+    with db.begin() as connection:
+        connection.execute(insert(environment).values(name="java", code=2**40))
+
+    def imported(name: str, **keys: Any) -> Any:
+        given = a_later_schedule(**keys)
+        return imports(a_later_export(a_later_task(1, "work"), name=name, schedule=given))[0]
+
+    assert imported("kept", environmentCode=2**40)["unmapped"] == []
+    lost = imported("lost", environmentCode=2**41)
+    assert [each["key"] for each in lost["unmapped"]] == ["environmentCode"]
+    assert f"orcaflow environment create NAME --code {2**41}" in lost["unmapped"][0]["cure"]
+    (named,) = imported("named", environmentName="ja va")["unmapped"]
+    assert "orcaflow environment create 'ja va' --config" in named["cure"]
+    with db.connect() as connection:
+        codes = connection.scalars(select(schedule.c.environment_code).order_by(schedule.c.id))
+        assert codes.all() == [2**40, -1, -1]

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, insert, select, text, update
 from common.config import load
 from common.store.people.schedule_requests import lock_definitions
 from common.store.tables import (
+    environment,
     error_command,
     process_definition,
     process_instance,
@@ -87,6 +88,8 @@ def test_a_schedule_is_made_offline_with_what_is_known_of_it(cli: Cli, db: Engin
 
 def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     a_definition(db)
+    with db.begin() as connection:
+        connection.execute(insert(environment).values(name="java", code=2**40))
     row = parsed(
         cli(
             *("schedule", "create", "nightly", "--cron", "0 30 2 * * ?", "-o", "json", "--online"),
@@ -95,6 +98,7 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
             *("--missing", "skip", "--repeated", "both", "--execution-type", "serial-wait"),
             *("--failure-strategy", "end", "--priority", "high", "--worker-group", "default"),
             *("--param", "region=eu", "-p", "n=ä=b", "-p", "db_password=hunter2"),
+            *("--environment", "java"),
         )
     )
     (stored,) = rows(db)
@@ -105,6 +109,7 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     assert (stored.missing_time, stored.repeated_time, stored.execution_type) == ("skip", "both", 1)
     assert (stored.failure_strategy, stored.process_instance_priority) == (0, 1)
     assert (stored.worker_group_id, stored.release_state) == (-1, 1)
+    assert (stored.environment_code, row["environment"]) == (2**40, "java")
     given = {"region": "eu", "n": "ä=b", "db_password": "hunter2"}
     assert json.loads(stored.start_params) == given
     assert row["params"] == given | {"db_password": "******"}
@@ -112,6 +117,10 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     assert (code, "region=eu" in shown, "hunter2" in shown) == (0, True, False)
     assert (row["release_state"], row["deadline"]) == ("ONLINE", 7200)
     assert row["next_fire_time"] is not None
+    assert cli("schedule", "offline", "1")[0] == 0
+    kept = parsed(cli("schedule", "edit", "1", "--deadline", "1h", "-o", "json"))
+    gone = parsed(cli("schedule", "edit", "1", "--environment", "none", "-o", "json"))
+    assert (kept["environment"], gone["environment"]) == ("java", None)
 
 
 BAD = (
@@ -137,6 +146,7 @@ BAD = (
     (("--misfire", "sometimes"), 2, "sometimes"),
     (("--param", "region"), 2, "is not NAME=VALUE"),
     (("--worker-group", "ghost"), 3, "there is no worker group 'ghost' (there are: 'default')"),
+    (("--environment", "ghost"), 3, "there is no environment 'ghost'"),
     (("--param", "x=" + "y" * 3_000_000), 4, "command.param_limit_bytes"),
 )
 

@@ -370,16 +370,39 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
     start = {"processDefinitionCode": saved["code"], "failureStrategy": "CONTINUE"}
     run = "projects/1/executors/start-process-instance"
     unknown = stage.call("POST", run, **start, environmentCode=2**50)
-    assert "no environment with the code" in unknown["msg"]
+    assert (unknown["code"], "no environment with the code" in unknown["msg"]) == (10001, True)
     stage.done("POST", run, **start, environmentCode=code)
     assert json.loads(started(stage).command_param) == {"environmentCode": str(code)}
     stage.done("POST", run, **start, environmentCode=-1)
     assert json.loads(started(stage).command_param) == {}
+    dates = (
+        '{"complementStartDate": "2013-01-01 00:00:00", "complementEndDate": "2013-01-01 00:00:00"}'
+    )
+    past = {**start, "execType": "COMPLEMENT_DATA", "scheduleTime": dates}
+    stage.done("POST", run, **past, environmentCode=code)
+    unknown = stage.call("POST", run, **past, environmentCode=2**50)
+    assert "no environment with the code" in unknown["msg"]
+    with stage.db.connect() as connection:
+        assert connection.scalars(select(t.complement.c.environment_code)).all() == [code]
+    timed = {"processDefinitionCode": saved["code"], "schedule": json.dumps(DAILY)}
+    schedule = stage.done("POST", "projects/1/schedules", **timed, environmentCode=code)
+    assert schedule["environmentCode"] == code
+    place = f"projects/1/schedules/{schedule['id']}"
+    for given, kept in ((code, code), (-1, -1), (code, code), (None, -1)):
+        named = {} if given is None else {"environmentCode": given}
+        assert stage.done("PUT", place, **timed, **named)["environmentCode"] == kept
+        listed = stage.done("GET", "projects/1/schedules", pageNo=1, pageSize=10)["totalList"]
+        assert [each["environmentCode"] for each in listed] == [kept]
+    unknown = stage.call("PUT", place, **timed, environmentCode=2**50)
+    assert (unknown["code"], "no environment with the code" in unknown["msg"]) == (10001, True)
+    stage.done("PUT", place, **timed, environmentCode=code)
     used = stage.call("POST", "environment/delete", environmentCode=code)
+    assert f"schedule {schedule['id']} names it" in used["msg"], used
+    assert "complement 1 goes on with it" in used["msg"]
     assert (used["code"], "'nightly' names it" in used["msg"]) == (120006, True), used
     with stage.db.begin() as connection:
-        connection.execute(t.command.delete())
-        connection.execute(t.process_definition.delete())
+        for table in (t.command, t.schedule, t.complement, t.process_definition):
+            connection.execute(table.delete())
     stage.done("POST", "environment/delete", environmentCode=code)
     gone = stage.call("GET", "environment/query-by-code", environmentCode=code)
     assert gone["code"] == 1200009

@@ -66,6 +66,7 @@ def create_complements(
                 executor_id=settings.executor_id,
                 process_instance_priority=int(settings.priority),
                 worker_group_id=settings.worker_group_id,
+                environment_code=settings.environment_code,
                 start_node_names=",".join(settings.start_node_names) or None,
                 start_params=settings.start_params,
                 create_time=now,
@@ -331,6 +332,7 @@ class MemoryComplementStore(ComplementStore):
             timezone_id=row.timezone_id,
             start_node_names=(row.start_node_names,) if row.start_node_names else (),
             start_params=row.start_params,
+            environment_code=row.environment_code if row.environment_code > 0 else None,
         )
         command_id = tx.insert(
             self._db.commands,

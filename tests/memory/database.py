@@ -62,7 +62,14 @@ CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
 By: TypeAlias = Node | Ownership | None
 
 _BIG_COLUMNS = frozenset(
-    {"owner_incarnation", "owner_epoch", "worker_incarnation", "incarnation", "code"}
+    {
+        "owner_incarnation",
+        "owner_epoch",
+        "worker_incarnation",
+        "incarnation",
+        "code",
+        "environment_code",
+    }
 )
 
 _RECOVERIES = (

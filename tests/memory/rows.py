@@ -327,6 +327,7 @@ class ScheduleRecord:
     counted_from: datetime | None = EPOCH
     next_fire_time: datetime | None = None
     fault: str | None = None
+    environment_code: int = -1
 
     @property
     def fires(self) -> bool:
@@ -376,6 +377,7 @@ class ComplementRecord:
     update_time: datetime = EPOCH
     end_time: datetime | None = None
     state_reason: str | None = None
+    environment_code: int = -1
 
     @property
     def is_ended(self) -> bool:

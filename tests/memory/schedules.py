@@ -145,6 +145,7 @@ def schedule_of(database: MemoryDatabase, row: ScheduleRecord) -> Schedule:
         warning_group_id=row.warning_group_id,
         priority=Priority(row.process_instance_priority),
         worker_group_id=row.worker_group_id,
+        environment_code=row.environment_code,
         counted_from=row.counted_from,
         next_fire_time=row.next_fire_time,
     )

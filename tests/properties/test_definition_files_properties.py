@@ -41,7 +41,7 @@ TASK_KEYS = (
 )  # fmt: skip
 SCHEDULE_KEYS = (
     "crontab", "startTime", "endTime", "timezoneId", "failureStrategy", "warningGroupId",
-    "workerGroup", "tenantCode", "environmentCode", "misfirePolicy", "deadline", "startParams",
+    "workerGroup", "tenantCode", "environmentCode", "environmentName", "misfirePolicy", "deadline", "startParams",
 )  # fmt: skip
 
 leaves = st.one_of(

@@ -63,6 +63,8 @@ def a_view(**changes: object) -> ComplementView:
         failure_strategy=1,
         priority=2,
         worker_group_id=-1,
+        environment_code=-1,
+        environment=None,
         start_node_names=None,
         start_params=None,
         create_time=NOON,

@@ -161,7 +161,9 @@ def test_a_request_is_read_from_the_keys_of_the_original() -> None:
         reprocess="missing",
         StartNodeNameList="a, b",
         StartParams='{"x": "1"}',
+        environmentCode=str(2**40),
     )
+    assert request.settings.environment_code == 2**40
     assert request.parallelism == 8
     assert request.order is RunOrder.DESCENDING
     assert request.downstream is Downstream.ALL
@@ -343,7 +345,9 @@ def test_a_request_counts_for_a_complement_and_for_those_downstream() -> None:
         executionOrder="DESC_ORDER",
         onFailure="continue",
         reprocess="missing",
+        environmentCode="7",
     )
+    assert [each.settings.environment_code for each in found] == [7] * 3
     asked = (2, RunOrder.DESCENDING, OnFailure.CONTINUE, Reprocess.MISSING)
     settings = [(each.parallelism, each.order, each.on_failure, each.reprocess) for each in found]
     assert settings == [asked] * 3

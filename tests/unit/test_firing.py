@@ -225,15 +225,19 @@ def test_a_timetable_that_can_t_be_made_says_why() -> None:
         timetable_of(a_schedule("61 * * * * ?"), zone=ZONE)
 
 
-def test_a_fired_command_carries_the_zone_the_parameters_and_the_execution_type() -> None:
+def test_a_fired_command_carries_the_zone_the_parameters_the_environment_and_the_execution_type() -> (
+    None
+):
     schedule = a_schedule(
         timezone_id="Europe/Berlin",
         start_params='{"rate": 1.10, "city": "Köln"}',
         execution_type=ExecutionType.SERIAL_WAIT,
+        environment_code=2**40,
     )
     assert json.loads(command_param(schedule)) == {
         "schedule_timezone": "Europe/Berlin",
         "executionType": "SERIAL_WAIT",
+        "environmentCode": str(2**40),
         "StartParams": {"rate": "1.10", "city": "Köln"},
     }
     assert json.loads(command_param(a_schedule())) == {}

@@ -329,6 +329,7 @@ _LOCK: Final = (
         complement.c.timezone_id,
         complement.c.start_node_names,
         complement.c.start_params,
+        complement.c.environment_code,
     )
     .where(complement.c.id == bindparam("which", type_=Integer))
     .where(or_(_IS_MOVING, _IS_FAILED))
@@ -515,7 +516,9 @@ def _move_on(
         db.execute(_WITHDRAW, at)
     step = _decided(db, complement_id, decide)
     if step.begin:
-        param = date_command_param(row.timezone_id, row.start_node_names, row.start_params)
+        param = date_command_param(
+            row.timezone_id, row.start_node_names, row.start_params, row.environment_code
+        )
         begun = db.execute(_BEGIN, at | {"begin": step.begin, "param": param}).rowcount
     else:
         begun = 0

@@ -31,6 +31,7 @@ from common.store.people.rights import seen_projects
 from common.store.tables import (
     complement,
     complement_date,
+    environment,
     process_definition,
     process_instance,
 )
@@ -62,6 +63,8 @@ class ComplementView:
     failure_strategy: int
     priority: int
     worker_group_id: int
+    environment_code: int
+    environment: str | None
     start_node_names: str | None
     start_params: str | None
     create_time: datetime
@@ -195,31 +198,34 @@ def newest_runs(
     return found
 
 
-_COMPLEMENTS: Final[Select[Any]] = select(
-    complement.c.id,
-    complement.c.process_definition_id,
-    process_definition.c.name.label("definition_name"),
-    complement.c.state,
-    complement.c.state_reason,
-    complement.c.parallelism,
-    complement.c.run_order,
-    complement.c.on_failure,
-    complement.c.reprocess,
-    complement.c.timezone_id,
-    complement.c.after_id,
-    complement.c.command_id,
-    complement.c.task_depend_type,
-    complement.c.failure_strategy,
-    complement.c.process_instance_priority,
-    complement.c.worker_group_id,
-    complement.c.start_node_names,
-    complement.c.start_params,
-    complement.c.create_time,
-    complement.c.end_time,
-).outerjoin_from(
-    complement,
-    process_definition,
-    process_definition.c.id == complement.c.process_definition_id,
+_COMPLEMENTS: Final[Select[Any]] = (
+    select(
+        complement.c.id,
+        complement.c.process_definition_id,
+        process_definition.c.name.label("definition_name"),
+        complement.c.state,
+        complement.c.state_reason,
+        complement.c.parallelism,
+        complement.c.run_order,
+        complement.c.on_failure,
+        complement.c.reprocess,
+        complement.c.timezone_id,
+        complement.c.after_id,
+        complement.c.command_id,
+        complement.c.task_depend_type,
+        complement.c.failure_strategy,
+        complement.c.process_instance_priority,
+        complement.c.worker_group_id,
+        complement.c.environment_code,
+        environment.c.name.label("environment"),
+        complement.c.start_node_names,
+        complement.c.start_params,
+        complement.c.create_time,
+        complement.c.end_time,
+    )
+    .select_from(complement)
+    .outerjoin(process_definition, process_definition.c.id == complement.c.process_definition_id)
+    .outerjoin(environment, environment.c.code == complement.c.environment_code)
 )
 
 _DATES: Final[Select[Any]] = select(
@@ -299,6 +305,8 @@ def _complement(row: Row[*tuple[Any, ...]], dates: Mapping[str, int]) -> Complem
         failure_strategy=row.failure_strategy,
         priority=row.process_instance_priority,
         worker_group_id=row.worker_group_id,
+        environment_code=row.environment_code,
+        environment=row.environment,
         start_node_names=row.start_node_names,
         start_params=row.start_params,
         create_time=row.create_time,

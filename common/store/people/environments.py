@@ -10,12 +10,15 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from common.model.command_param import ParamKey
+from common.model.complement_states import ComplementState
 from common.model.states import LIVE_PROCESS_STATES
 from common.store.tables import (
     command,
+    complement,
     environment,
     environment_worker_group_relation,
     process_instance,
+    schedule,
 )
 
 _LOCK = "orcaflow environments"
@@ -124,6 +127,11 @@ def _groups(db: Connection, codes: Collection[int]) -> dict[int, list[str]]:
 def lock_environments(db: Connection) -> None:
     """Serialize changes of environments, until the end of the transaction."""
     db.execute(text("SELECT pg_advisory_xact_lock(hashtext(:lock))"), {"lock": _LOCK})
+
+
+def hold_environments(db: Connection) -> None:
+    """Keep environments from being changed and deleted, until the end of the transaction."""
+    db.execute(text("SELECT pg_advisory_xact_lock_shared(hashtext(:lock))"), {"lock": _LOCK})
 
 
 def create_environment(
@@ -242,6 +250,25 @@ def live_instances_with(db: Connection, code: int) -> list[int]:
         .order_by(row.id)
     )
     return [each.id for each in rows if _names(each.command_param, code)]
+
+
+def schedules_with(db: Connection, code: int) -> list[int]:
+    """Return the schedules that name this environment."""
+    row = schedule.c
+    return list(db.scalars(select(row.id).where(row.environment_code == code).order_by(row.id)))
+
+
+def moving_complements_with(db: Connection, code: int) -> list[int]:
+    """Return the complements with this environment that have not ended."""
+    row = complement.c
+    return list(
+        db.scalars(
+            select(row.id)
+            .where(row.environment_code == code)
+            .where(row.state.in_([int(each) for each in ComplementState if not each.is_ended]))
+            .order_by(row.id)
+        )
+    )
 
 
 def _names(command_param: str | None, code: int) -> bool:

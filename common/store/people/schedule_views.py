@@ -34,6 +34,7 @@ from common.model.rights import DATABASE, Principal
 from common.store.fixed_statement import FixedRead
 from common.store.people.rights import seen_projects, told, told_seen
 from common.store.tables import (
+    environment,
     error_command,
     process_definition,
     process_instance,
@@ -75,6 +76,8 @@ class ScheduleView:
     priority: int
     worker_group_id: int
     worker_group: str | None
+    environment_code: int
+    environment: str | None
     start_params: str | None
     user_id: int
     counted_from: datetime | None
@@ -241,6 +244,8 @@ _SCHEDULES: Final[Select[Any]] = (
         schedule.c.process_instance_priority,
         schedule.c.worker_group_id,
         worker_group.c.name.label("worker_group"),
+        schedule.c.environment_code,
+        environment.c.name.label("environment"),
         schedule.c.start_params,
         schedule.c.user_id,
         schedule.c.counted_from,
@@ -252,6 +257,7 @@ _SCHEDULES: Final[Select[Any]] = (
     .select_from(schedule)
     .outerjoin(process_definition, process_definition.c.id == schedule.c.process_definition_id)
     .outerjoin(worker_group, worker_group.c.id == schedule.c.worker_group_id)
+    .outerjoin(environment, environment.c.code == schedule.c.environment_code)
 )
 
 _FIRES: Final[Select[Any]] = (
@@ -304,6 +310,8 @@ def _schedule(row: Row[*tuple[Any, ...]]) -> ScheduleView:
         priority=row.process_instance_priority,
         worker_group_id=row.worker_group_id,
         worker_group=row.worker_group,
+        environment_code=row.environment_code,
+        environment=row.environment,
         start_params=row.start_params,
         user_id=row.user_id,
         counted_from=row.counted_from,

@@ -80,6 +80,11 @@ def code_is_no_other_id() -> CheckConstraint:
     return CheckConstraint("code = id OR code > 2147483647", name="code")
 
 
+def environment_code() -> Column[int]:
+    """The environment of tasks that name none; -1 is none."""
+    return Column("environment_code", BigInteger, server_default=text("'-1'"), nullable=False)
+
+
 def number(name: str, default: int | None = None, *, nullable: bool = False) -> Column[int]:
     return Column(name, Integer, server_default=_default(default), nullable=nullable)
 

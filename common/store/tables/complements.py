@@ -27,6 +27,7 @@ from common.model.complement_states import (
 from common.model.states import FailureStrategy, Priority, TaskDependType
 from common.store.tables.columns import (
     code,
+    environment_code,
     known,
     known_words,
     listed,
@@ -66,6 +67,7 @@ complement: Final = Table(
     *times(),
     time("end_time"),
     Column("state_reason", Text),
+    environment_code(),
     known("state", ComplementState),
     known("task_depend_type", TaskDependType),
     known("failure_strategy", FailureStrategy),

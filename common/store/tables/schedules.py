@@ -22,6 +22,7 @@ from common.model.schedules import FireOutcome, MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, ReleaseState
 from common.store.tables.columns import (
     code,
+    environment_code,
     known,
     known_words,
     metadata,
@@ -70,6 +71,7 @@ schedule: Final = Table(
     time_now_nullable("counted_from"),
     time("next_fire_time"),
     Column("fault", Text),
+    environment_code(),
     not_empty("crontab"),
     known("failure_strategy", FailureStrategy),
     known("release_state", ReleaseState),

@@ -114,6 +114,10 @@ def run(
     worker_group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="For tasks that name no group themselves.")
     ] = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For tasks that name no environment themselves."),
+    ] = None,
     failure_strategy: Annotated[
         OnTaskFailure,
         typer.Option(help="Within a run, once a task has failed: end the others, or continue."),
@@ -172,6 +176,7 @@ def run(
         failure_strategy=FailureStrategy[failure_strategy.name],
         priority=Priority[priority.name],
         worker_group=worker_group,
+        environment=environment,
         start_params=params_of(param or ()),
         warning_type=WarningType[warning_type.name],
     )
