@@ -65,6 +65,7 @@ class Worker:
             node=lambda: self.identity.node,
             clock=clock,
             running=lambda: len(self.attempts.running()),
+            waiting=lambda: self.attempts.waiting(),  # noqa: PLW0108  # They are made below.
             wake=lambda: self.wakes.wake(Reporter.name),
             reported=self._reported,
         )

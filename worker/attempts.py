@@ -55,6 +55,10 @@ class Attempts(Protocol):
         """Those of `running` that belong to complements; what was adopted is counted too."""
         ...
 
+    def waiting(self) -> int:
+        """The number of attempts whose start waits for that of others; about, at any moment."""
+        ...
+
 
 class LocalAttempts(Attempts, Protocol):
     """Attempts whose processes and results outlive the daemon that started them."""

@@ -57,6 +57,7 @@ from worker.assembly import Worker
 from worker.attempts import Ended, Started
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
+from worker.processes import spawning
 from worker.processes.log_cutting import LogCutter
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
@@ -487,6 +488,7 @@ def _watched(stepped: SteppedDaemons) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KazooClient, "_call", _counting_requests(KazooClient._call, stepped))
         patch.setattr(subprocess, "Popen", _counting_processes(stepped))
+        patch.setattr(spawning, "_LIBRARY", None)  # Its starts can't be counted, those instead are.
         for name in ("fork", "posix_spawn", "posix_spawnp"):
             patch.setattr(os, name, _counting_calls(getattr(os, name), stepped))
         yield

@@ -168,6 +168,9 @@ class SimAttempts:
     def yielding(self) -> frozenset[int]:
         return frozenset(i for i in self._mine if self._computer.processes[i].yields)
 
+    def waiting(self) -> int:
+        return 0
+
     def facts_files(self) -> Mapping[int, Path]:
         return {}
 

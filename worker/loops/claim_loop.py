@@ -36,14 +36,13 @@ from common.task_types import task_type_spec
 from worker.attempts import Attempts, Ended
 from worker.launching.base import environment_code
 from worker.launching.datasource import datasource_ids
+from worker.loops.gathering import gathering_seconds
 
 log = logging.getLogger(__name__)
 
 _IDLE = timedelta(seconds=1)
 _REST_AFTER_START = timedelta(milliseconds=50)
 """The rest after starts, in which no release or log line gets in the way of the processes."""
-_GATHERING = timedelta(milliseconds=10)
-"""The longest wait for more slots to become free, while ends come fast and more attempts wait."""
 _GATHERED_SHARE = 8
 """No more than an eighth of the slots is waited for, and with fewer slots than that nothing."""
 _UNDISTURBED = timedelta(milliseconds=8)
@@ -216,8 +215,9 @@ class ClaimLoop:
         enough = min(self._batch, self._slots // _GATHERED_SHARE)
         if number < left or number >= enough or number == len(self._entries):
             return timedelta()
+        gathering = gathering_seconds(self._attempts.waiting())
         passed = self._clock.monotonic() - self._claimed_at
-        return _GATHERING - timedelta(seconds=min(passed, _GATHERING.total_seconds()))
+        return timedelta(seconds=max(0.0, gathering - passed))
 
     def _take_rows(self, entries: tuple[QueueEntry, ...], node: Node) -> tuple[ClaimedTask, ...]:
         """Claim the rows and start what was claimed; the entries are unsure until that is done."""

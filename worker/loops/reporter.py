@@ -26,14 +26,13 @@ from common.model.cluster import Node
 from common.model.states import TaskState
 from common.runtime import metrics
 from common.store.worker.ports import AttemptEnd, TaskStore
+from worker.loops.gathering import gathering_seconds
 
 log = logging.getLogger(__name__)
 
 _UNSTORED = "its end could not be stored as it was reported"
 _IDLE = timedelta(seconds=5)
 _BATCH = 500
-_GATHERING_SECONDS = 0.01
-"""The least time between transactions while ends gather."""
 _STORM = 8
 """So many attempts that still run make it worth to wait for the ends of others."""
 _GATHERED_AT_MOST = 50
@@ -58,17 +57,20 @@ class Reporter:
         node: Callable[[], Node | None],
         clock: Clock,
         running: Callable[[], int] = lambda: 0,
+        waiting: Callable[[], int] = lambda: 0,
         wake: Callable[[], None] = lambda: None,
         reported: Callable[[Sequence[AttemptEnd]], None] = lambda _: None,
     ) -> None:
         """`wake` asks for a `run_once`; `reported` is told of ends that need not be kept.
 
-        `running` counts the attempts whose end has not come.
+        `running` counts the attempts whose end has not come, `waiting` those of them that wait for
+        the start of others.
         """
         self._store = store
         self._node = node
         self._clock = clock
         self._running = running
+        self._waiting = waiting
         self._wake = wake
         self._reported = reported
         self._arrived: deque[AttemptEnd | _Start] = deque()
@@ -127,7 +129,7 @@ class Reporter:
         if not 0 < len(self._ends) < _GATHERED_AT_MOST or self._running() < _STORM:
             return timedelta()
         passed = self._clock.monotonic() - self._written_at
-        return timedelta(seconds=max(0.0, _GATHERING_SECONDS - passed))
+        return timedelta(seconds=max(0.0, gathering_seconds(self._waiting()) - passed))
 
     def _write(self, node: Node) -> timedelta:
         while self._ends:

@@ -59,6 +59,10 @@ class AcceptedAttempts:
         with self._lock:
             return frozenset(self._accepted)
 
+    def __len__(self) -> int:
+        """The number of attempts whose end has not been reported."""
+        return len(self._accepted)
+
     def yielding(self) -> frozenset[int]:
         """Return those of `running` that belong to complements."""
         with self._lock:

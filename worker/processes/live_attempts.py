@@ -205,8 +205,8 @@ class LiveAttempts:
     def __contains__(self, task_instance_id: object) -> bool:
         return task_instance_id in self._attempts
 
-    def __bool__(self) -> bool:
-        return bool(self._attempts)
+    def __len__(self) -> int:
+        return len(self._attempts)
 
     def get(self, task_instance_id: int) -> LiveAttempt | None:
         """Return the attempt; None if it has no process here."""

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from common.model.states import TaskState
 from common.runtime import metrics
 from common.store.worker.ports import ClaimedTask
 from worker import task_log, workspace
+from worker.processes import spawning
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import MARKER, signal_group
 from worker.processes.clearing import Clearing
@@ -280,21 +280,15 @@ class Starter:
 
 def _wrapper(
     script: tuple[str, ...], record_file: int, prepared: Prepared, output: int, gate: Gate | None
-) -> subprocess.Popen[bytes]:
-    account = prepared.account
-    # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
-    return subprocess.Popen(
+) -> Leader:
+    # Behind the gate the record comes to its usual place.
+    files = (record_file, output, output)
+    return spawning.start(
         (*script, "orcaflow", *prepared.argv),
-        # Behind the gate the record comes to its usual place.
-        stdin=record_file if gate is None else gate.reading,
-        stdout=output,
-        stderr=output if gate is None else record_file,
-        cwd=prepared.directory,
-        env={**prepared.environment, MARKER: prepared.directory},
-        start_new_session=True,
-        user=None if account is None else account.uid,
-        group=None if account is None else account.gid,
-        extra_groups=None if account is None else account.groups,
+        files=files if gate is None else (gate.reading, output, record_file),
+        directory=prepared.directory,
+        environment={**prepared.environment, MARKER: prepared.directory},
+        account=prepared.account,
     )
 
 

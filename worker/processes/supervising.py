@@ -181,6 +181,10 @@ class Supervisor:
     def yielding(self) -> frozenset[int]:
         return self._accepted.yielding()
 
+    def waiting(self) -> int:
+        # Those of complements wait for all others, so that nothing waits for them.
+        return max(0, len(self._accepted) - len(self._live) - len(self._put_off))
+
     def facts_files(self) -> Mapping[int, Path]:
         return self._accepted.facts_files()
 

@@ -37,6 +37,7 @@ class HandAttempts:
     forgotten: list[int] = field(default_factory=list)
     abandoned: list[int] = field(default_factory=list)
     complements: set[int] = field(default_factory=set)
+    waits: int = 0
 
     def start(self, task: ClaimedTask) -> None:
         self.started.append(task.id)
@@ -60,6 +61,9 @@ class HandAttempts:
 
     def yielding(self) -> frozenset[int]:
         return frozenset(task for task in self.live if task in self.complements)
+
+    def waiting(self) -> int:
+        return self.waits
 
     def facts_files(self) -> Mapping[int, Path]:
         return {}

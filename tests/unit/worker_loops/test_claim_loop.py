@@ -236,6 +236,22 @@ def test_slots_that_become_free_one_by_one_are_filled_together() -> None:
     assert place.attempts.started == tasks
 
 
+def test_slots_gather_longer_while_attempts_wait_for_their_start() -> None:
+    place = Place(slots=16, batch=20)
+    place.join()
+    tasks = [place.submit() for _ in range(20)]
+    place.worker.claims.run_once()
+    place.attempts.waits = 10_000
+    place.attempts.end(tasks[0])
+    place.worker.claims.run_once()
+    place.pass_time(0.04)
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:16]
+    place.pass_time(0.01)
+    place.worker.claims.run_once()
+    assert place.attempts.started == tasks[:17]
+
+
 def test_a_live_run_waits_for_no_slots_of_a_complement_to_become_free() -> None:
     place = Place(slots=16, batch=20)
     place.join()

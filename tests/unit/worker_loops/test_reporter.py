@@ -87,6 +87,22 @@ def test_ends_that_come_fast_are_written_together() -> None:
     assert woken == [None, None]
 
 
+def test_ends_gather_longer_while_attempts_wait_for_their_start() -> None:
+    place, (first, second, third, *_) = a_worker_with(12)
+    place.attempts.waits = 20
+    for task in (first, second):
+        place.attempts.end(task)
+        place.worker.reporter.run_once()
+    place.pass_time(0.03)
+    place.attempts.end(third)
+    rest = place.worker.reporter.run_once()
+    assert timedelta() < rest <= timedelta(milliseconds=10)
+    # Now those that wait would no longer keep their successors waiting.
+    place.attempts.waits = 10
+    place.worker.reporter.run_once()
+    assert {place.state(second), place.state(third)} == {TaskState.SUCCESS}
+
+
 def test_an_end_beside_which_few_attempts_run_is_written_at_once() -> None:
     place, tasks = a_worker_with(8)
     for task in tasks:
