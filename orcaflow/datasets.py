@@ -235,7 +235,10 @@ def ask_lock(
 
 
 def asked(
-    request: Mapping[str, object], *, patience_seconds: float = _PATIENCE_SECONDS
+    request: Mapping[str, object],
+    *,
+    patience_seconds: float = _PATIENCE_SECONDS,
+    answer_seconds: float = _ANSWER_SECONDS,
 ) -> dict[str, Any]:
     """Ask until there is an answer; ten minutes at most, and once without patience."""
     if _SOCKET not in os.environ:
@@ -246,7 +249,7 @@ def asked(
     limit, rest = time.monotonic() + patience_seconds, 0.1
     while True:
         try:
-            found = _answer(body)
+            found = _answer(body, answer_seconds)
             problem = str(found.get("reason", ""))
             if found["outcome"] != "unavailable":
                 break
@@ -271,9 +274,9 @@ def asked(
     return found
 
 
-def _answer(body: bytes) -> dict[str, Any]:
+def _answer(body: bytes, answer_seconds: float) -> dict[str, Any]:
     with _connected(os.environ[_SOCKET]) as connection:
-        connection.settimeout(_ANSWER_SECONDS)
+        connection.settimeout(answer_seconds)
         head = f"{os.environ[_TASK]} {os.environ[_TOKEN]} {len(body)}\n"
         # One that is refused may not be read to its end; the answer says why.
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from orcaflow.datasets import AttemptEndedError, WorkerAwayError, asked
 
-__all__ = ["AttemptEndedError", "Work", "WorkerAwayError", "orders", "report", "work"]
+__all__ = ["AttemptEndedError", "Work", "WorkerAwayError", "orders", "work"]
+
+_ANSWER_SECONDS: Final = 10.0
+"""A worker that is stopped, or swaps, is as one that is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work of this attempt. `spec` is the supervisor's specification, and may hold secrets."""
+    """The work of this attempt. `spec` is the supervisor's specification, and may hold secrets.
+
+    `secrets`: the variables of the worker's environment that it names, as far as they are set.
+    """
 
     name: str
     supervisor: str
@@ -26,6 +32,7 @@ class Work:
     base_sequence: str
     assignment: Mapping[str, Any]
     spec: Mapping[str, Any]
+    secrets: Mapping[str, str]
     orders: Mapping[str, Any]
 
 
@@ -40,26 +47,18 @@ def work() -> Work:
         base_sequence=found["base_sequence"],
         assignment=found["assignment"],
         spec=found["spec"],
+        secrets=found["secrets"],
         orders=found["orders"],
     )
 
 
-def orders() -> Mapping[str, Any]:
-    """Return the orders to this attempt; to be called often.
+def orders(report: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """Tell how far this attempt has come, and return the orders to it; to be called often.
 
-    It does not wait: `WorkerAwayError` if nobody answers just now, and then the task goes on with
-    the orders that it has. `AttemptEndedError` if it has to end.
+    It does not wait: `WorkerAwayError` if the worker, or its database, is away just now. Then the
+    task goes on with the orders that it has. `AttemptEndedError` if it has to end.
     """
-    found = asked({"ask": "orders"}, patience_seconds=0)
-    told: Mapping[str, Any] = found["orders"]
-    return told
-
-
-def report(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Tell how far this attempt has come, and return the orders to it.
-
-    Waits while the worker or its database is away; `AttemptEndedError` if the attempt has to end.
-    """
-    found = asked({"ask": "orders", "report": document})
+    request = {"ask": "orders"} if report is None else {"ask": "orders", "report": report}
+    found = asked(request, patience_seconds=0, answer_seconds=_ANSWER_SECONDS)
     told: Mapping[str, Any] = found["orders"]
     return told

@@ -24,6 +24,7 @@ from common.store.master.supervisor_ports import (
     BadRequest,
     Lease,
     LeaseLostError,
+    OutdatedStepError,
     Pulse,
     Standing,
     SupervisorRows,
@@ -209,6 +210,9 @@ class SupervisorLoop:
         except LeaseLostError:
             log.warning("supervisor lost", extra={"supervisor": kept.lease.supervisor})
             self._forget(kept.lease.supervisor)
+        except OutdatedStepError as error:
+            log.info(str(error), extra={"supervisor": kept.lease.supervisor})
+            kept.notices.put(Run())
         except ServiceUnreachableError:
             self._give_up(kept)
             raise

@@ -140,7 +140,7 @@ class _Changes:
             case SetOffsets():
                 yield PutOffsets(offsets=decision.offsets)
             case RemoveOffsets():
-                yield DropOffsets(partitions=decision.partitions)
+                yield DropOffsets(partitions=decision.partitions, expected=decision.expected)
             case SaveTaskCount():
                 yield PutSpec(document=with_task_count(self._rows.document, decision.task_count))
             case RecordEvent():
@@ -219,10 +219,11 @@ def _task(row: StreamTaskRow) -> StreamTask:
         ending_since=row.ending_since,
         killed=row.killed,
         assigned=row.assigned,
+        assigned_at=row.assigned_at,
         status=report.state,
         request_seen=report.obeyed,
         offsets=report.current,
-        started=row.started,
+        started=report.began if row.assigned else None,
         end=end,
     )
 

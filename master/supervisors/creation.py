@@ -137,7 +137,8 @@ def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
     if resets and not draft.has_reset:
         # One partition a run, so that a mistake has time to be seen.
         draft.has_reset = True
-        draft.decide(RemoveOffsets(partitions=(partition,)))
+        # A task that was given up may still have published: what it has read is not lost then.
+        draft.decide(RemoveOffsets(partitions=(partition,), expected={partition: offset}))
         draft.forget_offsets((partition,))
         draft.alert(EventKind.POSSIBLE_LOSS, f"{what}; reset because of resetOffsetAutomatically")
         draft.fail(f"{what}; it was reset")

@@ -94,9 +94,14 @@ class SetOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveOffsets:
-    """Forget the stored offsets of the given partitions, or of all."""
+    """Forget the stored offsets of the given partitions, or of all.
+
+    `expected`: what is stored of them as far as is known. If that has changed meanwhile, nothing of
+    the whole step is carried out, and the supervisor looks again.
+    """
 
     partitions: tuple[int, ...] | None
+    expected: Offsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,11 @@ from master.supervisors.view import (
 
 ANSWER_LIMIT: Final = timedelta(seconds=80)
 """The time in which a task must answer a request; Druid's eight tries of ten seconds."""
+START_LIMIT: Final = timedelta(minutes=5)
+"""The time from its worker's claim after which a task counts as one that reads.
+
+So one that hangs is asked to pause at the end of its duration, and killed for its silence.
+"""
 
 
 class Draft:
@@ -201,5 +206,8 @@ class Draft:
 
 
 def begin_of(tasks: Iterable[StreamTask]) -> datetime | None:
-    """Return the begin of the task that has run longest, None if none has begun."""
-    return min((task.started for task in tasks if task.started is not None), default=None)
+    """Return the begin of the task that has read longest, None if none is assigned."""
+    begun = (
+        task.started or (task.assigned_at and task.assigned_at + START_LIMIT) for task in tasks
+    )
+    return min((at for at in begun if at is not None), default=None)

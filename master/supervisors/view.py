@@ -49,10 +49,12 @@ class StreamTask:
     killed: bool = False
     # Reports.
     assigned: bool = False
+    assigned_at: datetime | None = None
     status: TaskStatus = TaskStatus.NOT_STARTED
     request_seen: int = 0
     offsets: Offsets = field(default_factory=dict)
     started: datetime | None = None
+    """The begin of its reading, as it says."""
     end: TaskEnd | None = None
 
     @property

@@ -19,10 +19,11 @@ class Supervisor:
     reports: list[TaskReport] = field(default_factory=list)
     given: Orders = field(default_factory=Orders)
 
-    def orders(self, known: int) -> Orders | None:
-        return self.given if self.given.version > known else None
+    def tell(self, report: TaskReport) -> Orders | None:
+        self._hear(report)
+        return self.given
 
-    def report(self, report: TaskReport) -> None:
+    def _hear(self, report: TaskReport) -> None:
         self.reports.append(report)
         if not self.stops or report.obeyed < self.given.version:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from worker.processes.attempt_processes import (
     seen_with_marker,
     signal_exactly,
 )
-from worker.processes.marks import can_mark, mark_of, mark_seen, shell_line
+from worker.processes.marks import HELPER, can_mark, mark_of, mark_seen, shell_line
 
 PATH = f"/attempts/of/{os.getpid()}"
 
@@ -186,3 +187,17 @@ def seen_by(uid: int, pid: int) -> int | None:
     with os.fdopen(reading) as answer:
         seen = answer.read()
     return None if seen == "None" else int(seen)
+
+
+def test_a_helper_that_would_stay_its_attempt_s_is_not_begun() -> None:
+    """With CAP_SYS_RESOURCE it rids itself of the mark; without, it would be swept with the rest."""
+    program = (
+        "import subprocess\n"
+        "from worker.processes import marks\n"
+        "marks.take(marks.mark_of('/an/attempt'))\n"
+        "line = marks.helper_line() + 'exec cat /proc/self/limits'\n"
+        "subprocess.run(['/bin/sh', '-c', line], check=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert not done.stdout or str(HELPER).encode() in done.stdout
+    assert str(mark_of("/an/attempt")).encode() not in done.stdout

@@ -119,6 +119,11 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{IO}.consumerProperties", {"bootstrap.servers": " "}, "must hold bootstrap.servers"),
     (f"{IO}.consumerProperties.list", [1], "must be a text"),
     (f"{IO}.consumerProperties.provided", {"type": "vault"}, '"type": "environment"'),
+    (
+        f"{IO}.consumerProperties.provided",
+        {"type": "environment", "variable": "ORCAFLOW_DATABASE__URL"},
+        "does not begin with ORCAFLOW_",
+    ),
     (f"{IO}.inputFormat", ..., "inputFormat: is missing"),
     (f"{IO}.inputFormat.type", "avro", "'avro' is unknown"),
     (f"{IO}.inputFormat.valueFormat", ..., "valueFormat: is missing"),

@@ -314,3 +314,29 @@ def test_the_number_of_groups_follows_the_lag(lags: list[int], count: int, wante
     assert rule is not None
     assert wanted_task_count(rule, lags, task_count=count, partitions=20) == wanted
     assert wanted_task_count(rule, lags, task_count=count, partitions=1) <= count
+
+
+def test_a_duration_begins_when_the_task_reads_or_five_minutes_after_its_claim() -> None:
+    world = a_world(replicas=2)
+    world.run()
+    (reads, hangs) = world.live
+    for name in world.live:
+        world.change(name, assigned=True, assigned_at=world.now)
+    world.run(after=3700)
+    world.begin(reads)
+    assert world.made(AskPause) == []
+    world.fail(reads)
+    world.run(after=185)
+    assert world.made(AskPause) == []
+    world.run(after=15)
+    assert hangs in world.made(AskPause)[0].tasks
+    world = a_world()
+    world.run()
+    (reads,) = world.live
+    world.change(reads, assigned_at=world.now)
+    world.now += timedelta(minutes=4)
+    world.begin(reads)
+    world.run(after=3599)
+    assert world.made(AskPause) == []
+    world.run(after=1)
+    assert world.made(AskPause)

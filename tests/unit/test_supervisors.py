@@ -363,10 +363,10 @@ def test_expired_offsets_are_reset_automatically_one_partition_a_run() -> None:
     world = a_world({0: 100, 1: 100}, tuningConfig={"resetOffsetAutomatically": True})
     world.stored, world.earliest = {0: 5, 1: 6}, {0: 20, 1: 20}
     world.run()
-    assert world.made(RemoveOffsets) == [RemoveOffsets(partitions=(0,))]
+    assert world.made(RemoveOffsets) == [RemoveOffsets(partitions=(0,), expected={0: 5})]
     assert "has expired" in world.events[-1]
     world.run()
-    assert world.made(RemoveOffsets) == [RemoveOffsets(partitions=(1,))]
+    assert world.made(RemoveOffsets) == [RemoveOffsets(partitions=(1,), expected={1: 6})]
     world.run()
     assert world.made(StartTask)[0].starts == {0: 20, 1: 20}
 

@@ -1,18 +1,20 @@
 """Answers what tasks ask about datasets: looks, locks, makes folders, and publishes.
 
-An answer is an object with `outcome`, and never holds a secret. Every request may be repeated, and
-has to be if its answer was lost. Nothing that may have been published is ever removed here.
+An answer is an object with `outcome`; only that to a stream's own task holds secrets. Every request
+may be repeated, and has to be if its answer was lost. Nothing that may have been published is ever
+removed here.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, assert_never
 
-from common.errors import SchedulerError, ServiceUnreachableError
+from common.errors import InvalidSpecError, SchedulerError, ServiceUnreachableError
 from common.model.intervals import Interval, instant_text
 from common.model.locks import Busy, Impossible, Lock, LockType, Revoked
 from common.model.segments import (
@@ -24,6 +26,8 @@ from common.model.segments import (
     Segment,
     StreamRange,
 )
+from common.model.streams.reading import read_spec
+from common.model.streams.spec import EnvironmentSecret, SupervisorSpec
 from common.store.worker.datasets import Part, TaskFacts
 from worker.datasets.folders import DatasetFolders, WriteFolder
 from worker.datasets.orders import OrderBook
@@ -92,12 +96,14 @@ class DatasetAnswers:
         *,
         orders: OrderBook,
         remove: Callable[[Path], None],
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """`remove` removes a write's folder, some time soon."""
+        """`remove` removes a write's folder, some time soon; `environment` is the daemon's."""
         self._store = store
         self._folders = folders
         self._orders = orders
         self._remove = remove
+        self._environment = environment
 
     def answer(self, task_id: int, account: Account | None, body: bytes) -> Mapping[str, Any]:
         """Answer a request. Never raises."""
@@ -205,6 +211,7 @@ class DatasetAnswers:
             "base_sequence": assignment.base_sequence,
             "assignment": assignment.document(),
             "spec": dict(work.document),
+            "secrets": _secrets(work.document, self._environment),
             "orders": work.orders.document(),
         }
 
@@ -295,6 +302,22 @@ def _append(facts: TaskFacts, key: str) -> str:
 
 def _task(facts: TaskFacts) -> str:
     return f"{OF_RUNS}{facts.process_instance_id} task {facts.name}"
+
+
+def _secrets(document: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that a specification names; the task tells people of missing ones."""
+    try:
+        spec = read_spec(document).spec
+    except InvalidSpecError:
+        return {}
+    if not isinstance(spec, SupervisorSpec):
+        return {}
+    named = {
+        value.variable
+        for value in spec.io.consumer.values()
+        if isinstance(value, EnvironmentSecret)
+    }
+    return {name: environment[name] for name in sorted(named) if name in environment}
 
 
 def _ended(task_id: int) -> Mapping[str, Any]:

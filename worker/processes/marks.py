@@ -54,6 +54,16 @@ def shell_line(mark: int) -> str:
     return f"ulimit -w {mark} 2>/dev/null || ulimit -x {mark} 2>/dev/null || :\n"
 
 
+def helper_line() -> str:
+    """Return the line that makes a shell a helper's; it exits if it would stay its attempt's.
+
+    An attempt without CAP_SYS_RESOURCE, as in most containers, can't rid itself of its mark.
+    """
+    own = mark_seen(os.getpid())
+    rest = ":" if own in (None, HELPER) else "exit 0"
+    return f"ulimit -w {HELPER} 2>/dev/null || ulimit -x {HELPER} 2>/dev/null || {rest}\n"
+
+
 def take(mark: int) -> None:
     """Mark this process; one that may not, since it bears a smaller mark, keeps that."""
     try:

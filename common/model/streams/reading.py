@@ -238,7 +238,8 @@ def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
             if secret is None:
                 fields.wrong(
                     f"consumerProperties.{key}",
-                    'must be a text, or {"type": "environment", "variable": NAME}',
+                    'must be a text, or {"type": "environment", "variable": NAME} with a NAME that'
+                    f" does not begin with {' or '.join(_OWN_VARIABLES)}",
                 )
             else:
                 found[key] = secret
@@ -250,13 +251,19 @@ def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
     return found
 
 
+_OWN_VARIABLES: Final = ("ORCAFLOW_", "PG")
+"""Of daemons: the database's password may stand in them."""
+
+
 def _secret(value: Mapping[str, Any]) -> str | EnvironmentSecret | None:
     """Read Druid's providers of passwords; the mistake must not show what is in them."""
     match value:
         case {"type": "default", "password": str(password), **rest} if not rest:
             return password
         case {"type": "environment", "variable": str(variable), **rest} if variable and not rest:
-            return EnvironmentSecret(variable=variable)
+            # Whoever may submit names the brokers that are told the value.
+            is_own = variable.upper().startswith(_OWN_VARIABLES)
+            return None if is_own else EnvironmentSecret(variable=variable)
         case _:
             return None
 

@@ -163,12 +163,14 @@ class Sequence:
 class TaskReport:
     """A task's report. `obeyed` is the version of the last orders that it has carried out.
 
-    `full`: the start of its present sequence, if it wants that one closed, since its segments are
-    full or the time for it is over; it pauses meanwhile. `counts` are of records, by Druid's names;
+    `began`: when it began to read, by its worker's clock. `full`: the start of its present
+    sequence, if it wants that one closed, since its segments are full or the time for it is over;
+    it pauses meanwhile. `counts` are of records, by Druid's names;
     `errors` are for people: `trouble` of the stream, and `parse`, a list of what was not readable.
     """
 
     state: TaskStatus = TaskStatus.NOT_STARTED
+    began: datetime | None = None
     obeyed: int = 0
     current: Offsets = field(default_factory=dict)
     sequences: tuple[Sequence, ...] = ()
@@ -180,6 +182,7 @@ class TaskReport:
     def document(self) -> dict[str, Any]:
         return {
             "state": self.state.value,
+            "began": None if self.began is None else self.began.isoformat(),
             "obeyed": self.obeyed,
             "current": offsets_document(self.current),
             "sequences": [
@@ -204,6 +207,7 @@ class TaskReport:
             full = document.get("full")
             return cls(
                 state=TaskStatus(document["state"]),
+                began=_moment_with_zone(document.get("began")),
                 obeyed=int(document.get("obeyed", 0)),
                 current=offsets_of(document.get("current") or {}),
                 sequences=tuple(
@@ -238,6 +242,13 @@ def offsets_of(document: Mapping[str, Any]) -> dict[int, int]:
         if not (0 <= partition <= _MOST_PARTITION and 0 <= offset <= _MOST_OFFSET):
             raise ValueError("partitions and offsets are not negative, and no greater than Kafka's")
     return offsets
+
+
+def _moment_with_zone(text: str | None) -> datetime | None:
+    moment = _moment(text)
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError(f"the time {text} has no zone")
+    return moment
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -23,6 +23,10 @@ class LeaseLostError(SchedulerError):
     """Another master looks after the supervisor. Forget it; nothing was written."""
 
 
+class OutdatedStepError(SchedulerError):
+    """A step was made for something that is stored no more. Nothing was written; look again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lease:
     """A supervisor that this master looks after, by its epoch."""
@@ -45,6 +49,7 @@ class StreamTaskRow:
     """A task with its orders, its last report, and the state of its attempt.
 
     `succeeded`: None until it has ended; `attempt`: the id of its task instance, None before that.
+    `assigned_at`: since when a worker runs the attempt.
     """
 
     assignment: Assignment
@@ -53,7 +58,7 @@ class StreamTaskRow:
     killed: bool
     attempt: int | None
     assigned: bool
-    started: datetime | None
+    assigned_at: datetime | None
     report: TaskReport
     succeeded: bool | None
 
@@ -117,9 +122,13 @@ class PutOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropOffsets:
-    """Forget the offsets of these partitions, or of all."""
+    """Forget the offsets of these partitions, or of all.
+
+    `OutdatedStepError` if what is stored is not `expected` any more.
+    """
 
     partitions: tuple[int, ...] | None
+    expected: Offsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ def _task(row: AnyRow) -> StreamTaskRow:
         killed=row.killed,
         attempt=row.attempt,
         assigned=assigned,
-        started=row.start_time if assigned else None,
+        assigned_at=row.start_time if assigned else None,
         report=report,
         succeeded=_success(row),
     )

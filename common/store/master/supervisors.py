@@ -58,6 +58,7 @@ from common.store.master.supervisor_ports import (
     GiveOrders,
     Lease,
     LeaseLostError,
+    OutdatedStepError,
     Pulse,
     PutOffsets,
     PutSpec,
@@ -322,10 +323,7 @@ class _Writer:
             case PutOffsets():
                 self._put_offsets(change.offsets, replace=True)
             case DropOffsets():
-                dropped = delete(dataset_offsets).where(dataset_offsets.c.dataset == self._id)
-                if change.partitions is not None:
-                    dropped = dropped.where(dataset_offsets.c.partition.in_(change.partitions))
-                self._db.execute(dropped)
+                self._drop_offsets(change)
             case PutSpec():
                 self._put_spec(change)
             case TellPeople():
@@ -447,6 +445,20 @@ class _Writer:
         else:
             statement = statement.on_conflict_do_nothing(index_elements=key)
         self._db.execute(statement)
+
+    def _drop_offsets(self, change: DropOffsets) -> None:
+        dropped = delete(dataset_offsets).where(dataset_offsets.c.dataset == self._id)
+        if change.partitions is not None:
+            dropped = dropped.where(dataset_offsets.c.partition.in_(change.partitions))
+        if change.expected is not None:
+            stored = tuple_(dataset_offsets.c.partition, dataset_offsets.c.offset)
+            dropped = dropped.where(stored.in_(sorted(change.expected.items())))
+        # A publication in its last moment is waited for, and then its offset counts.
+        count = self._db.execute(dropped).rowcount
+        if change.expected is not None and count != len(change.expected):
+            raise OutdatedStepError(
+                f"the offsets of {self._id!r} that had expired are not those that are stored now"
+            )
 
     def _put_spec(self, change: PutSpec) -> None:
         if self._owned.version != self._step.version:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Engine, func, select, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.cluster import NodeKind
 from common.model.segments import Publication, StreamRange
@@ -64,6 +65,7 @@ class Stage:
         self.made = made
         self.clock = VirtualClock()
         self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(days=1))
+        self.begun = self.clock.now()
         self.name = f"ds-{uuid.uuid4().hex[:8]}"
         self.document = copy.deepcopy(SMALL)
         self.document["spec"]["dataSchema"]["dataSource"] = self.name
@@ -89,6 +91,21 @@ class Stage:
         self.streams.answers[self.name] = StreamSnapshot(
             earliest=dict.fromkeys(latest, 0), latest=latest
         )
+
+    def store(self, offsets: Mapping[int, int]) -> None:
+        """Have these offsets stored, whatever was, as a publication does."""
+        rows = [
+            {"dataset": self.name, "stream": "events", "partition": each, "offset": offset}
+            for each, offset in offsets.items()
+        ]
+        statement = pg_insert(t.dataset_offsets).values(rows)
+        with self.made.begin() as db:
+            db.execute(
+                statement.on_conflict_do_update(
+                    index_elements=["dataset", "partition"],
+                    set_={"offset": statement.excluded.offset},
+                )
+            )
 
     def master(self, number: int = 1, store: Any = None) -> SupervisorLoop:
         registry = self.zookeeper.registry()
@@ -144,6 +161,7 @@ class Stage:
                 .where(t.task_instance.c.id == attempt)
                 .values(start_time=self.clock.now())
             )
+        self.begun = self.clock.now()
         return attempt
 
     def report(
@@ -157,6 +175,7 @@ class Stage:
     ) -> None:
         report = TaskReport(
             state=state,
+            began=self.begun,
             obeyed=obeyed,
             current=current,
             sequences=(Sequence(id=0, start=dict.fromkeys(current, 0)),),

@@ -33,9 +33,7 @@ def server(tmp_path: Path, here: Engine, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def told(report: TaskReport | None = None) -> Orders:
-    if report is None:
-        return Orders.of(stream_orders.orders())
-    return Orders.of(stream_orders.report(report.document()))
+    return Orders.of(stream_orders.orders(None if report is None else report.document()))
 
 
 def advance(ds: str, stream_range: Range) -> Outcome:
@@ -55,6 +53,7 @@ def test_a_task_is_given_its_work_obeys_and_reports(here: Engine, server: Desk, 
     assert (work.assignment["starts"], work.spec) == ({"0": 0, "1": 0}, stage.document)
     report = TaskReport(
         state=TaskStatus.READING,
+        began=stage.clock.now(),
         current={0: 40, 1: 50},
         sequences=(Sequence(id=0, start={0: 0, 1: 0}),),
         counts={"processed": 90},
@@ -94,6 +93,25 @@ def test_a_task_is_given_its_work_obeys_and_reports(here: Engine, server: Desk, 
         stream_orders.work()
     with pytest.raises(AttemptEndedError, match="does not run it any more"):
         told(TaskReport(state=TaskStatus.PUBLISHING, obeyed=end.version))
+
+
+def test_a_task_is_given_the_variables_that_its_specification_names_and_no_others(
+    here: Engine, server: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(
+        here,
+        consumerProperties={
+            "bootstrap.servers": "b:1",
+            **{
+                f"sasl.{each}": {"type": "environment", "variable": f"STREAM_{each.upper()}"}
+                for each in ("username", "password")
+            },
+        },
+    )
+    monkeypatch.setenv("STREAM_PASSWORD", "hunter2")
+    stage.passes(stage.master())
+    server.enter(stage.run(stage.tasks[0]))
+    assert stream_orders.work().secrets == {"STREAM_PASSWORD": "hunter2"}
 
 
 def test_a_range_without_rows_is_passed_over_by_the_stream_s_own_task_alone(

@@ -21,7 +21,7 @@ from common.store.people.supervisors import (
     put_request,
     versions,
 )
-from master.supervisors.view import StreamFailure
+from master.supervisors.view import StreamFailure, StreamSnapshot
 from tests.builders import NOON
 from tests.integration.store_races.racing import MASTER
 from tests.integration.store_races.stream_stage import Stage
@@ -68,6 +68,26 @@ def test_a_task_is_handed_over_published_and_followed_by_the_next(here: Engine) 
     assert [each.name for each in stage.tasks] == [following.name]
     assert (stage.stored, stage.view.healthy) == ({0: 45, 1: 50}, True)
     assert len(stage.view.status["activeTasks"]) == 1
+
+
+def test_an_expired_offset_that_moves_while_it_is_reset_stays(here: Engine) -> None:
+    stage = Stage(here)
+    stage.document["spec"]["tuningConfig"] = {"resetOffsetAutomatically": True}
+    stage.submit(version=2)
+    stage.streams.answers[stage.name] = StreamSnapshot(earliest={0: 20}, latest={0: 100})
+    stage.store({0: 5})
+    store = Hooked(here)
+
+    def publish() -> None:
+        store.before = lambda: None
+        stage.store({0: 90})
+
+    store.before = publish
+    loop = stage.master(1, store)
+    stage.passes(loop)
+    assert (stage.stored, stage.tasks) == ({0: 90}, [])
+    stage.passes(loop)
+    assert stage.tasks[0].assignment["starts"] == {"0": 90}
 
 
 def test_nothing_is_written_by_a_master_whose_lease_went_to_another(here: Engine) -> None:

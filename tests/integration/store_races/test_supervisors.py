@@ -32,6 +32,7 @@ from common.store.master.supervisor_ports import (
     GiveOrders,
     Lease,
     LeaseLostError,
+    OutdatedStepError,
     PutOffsets,
     PutSpec,
     Standing,
@@ -197,7 +198,7 @@ def test_a_task_is_a_run_from_its_command_to_its_success(here: Engine) -> None:
     assert (the_task(here, lease).assigned, the_task(here, lease).attempt) == (False, task_id)
     assert claim(here, WORKER, [task_id]) == [task_id]
     pulses.append(store.renew(MASTER, [lease], lease=LEASE)[lease])
-    assert the_task(here, lease).started == NOON
+    assert the_task(here, lease).assigned_at == NOON
     assert tasks.work(OTHER_WORKER, task_id) is None
     work = tasks.work(WORKER, task_id)
     assert work is not None
@@ -304,6 +305,11 @@ def test_offsets_are_recorded_set_and_forgotten(here: Engine) -> None:
     assert loaded(here, lease).stored == {0: ("events", 5), 1: ("events", 60), 2: ("events", 7)}
     apply(here, lease, DropOffsets(partitions=(1,)))
     assert sorted(loaded(here, lease).stored) == [0, 2]
+    with pytest.raises(OutdatedStepError):
+        apply(here, lease, TellPeople(text="reset"), DropOffsets(partitions=(0,), expected={0: 4}))
+    assert sorted(loaded(here, lease).stored) == [0, 2]
+    apply(here, lease, DropOffsets(partitions=(0,), expected={0: 5}))
+    assert sorted(loaded(here, lease).stored) == [2]
     apply(here, lease, DropOffsets(partitions=None))
     assert loaded(here, lease).stored == {}
 

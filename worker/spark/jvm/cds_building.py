@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 from common import caches
-from worker.processes.marks import HELPER, shell_line
+from worker.processes.marks import helper_line
 from worker.spark.jvm import cds_training
 from worker.spark.jvm.cds_archive import (
     FILE,
@@ -70,7 +70,11 @@ def build(home: str, java: str, *, log: Path | None = None) -> Archive | None:
 
 
 def build_in_background(home: str, java: str) -> None:
-    """Have a process make the archive that this one does not wait for, and that outlives it."""
+    """Have a process make the archive that this one does not wait for, and that outlives it.
+
+    In an attempt that could not be outlived nothing is begun: its end would wait for the builder,
+    and then kill it. The worker makes the archive for its first warm session.
+    """
     if find(home, java) is not None or caches.folder(home) is None:
         return
     # Of its caller's environment only what says where things are: it is no part of any attempt.
@@ -89,7 +93,7 @@ def build_in_background(home: str, java: str) -> None:
     # children nor one that never waits for them shall find it.
     subprocess.run(
         # A daemon that becomes its parent by that reaps helpers, by their mark.
-        ["/bin/sh", "-c", f'{shell_line(HELPER)}"$@" &', "sh", *builder],
+        ["/bin/sh", "-c", f'{helper_line()}"$@" &', "sh", *builder],
         check=False,
         env={
             **{name: os.environ[name] for name in names if name in os.environ},

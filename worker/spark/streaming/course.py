@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, assert_never
 
 from common.errors import SchedulerError
@@ -135,11 +136,17 @@ class Course:
         )
 
     def report(
-        self, latest: Offsets, counts: Mapping[str, int], errors: Mapping[str, Any]
+        self,
+        latest: Offsets,
+        counts: Mapping[str, int],
+        errors: Mapping[str, Any],
+        *,
+        began: datetime | None = None,
     ) -> TaskReport:
         """Return the report to the supervisor; `latest` are the ends of the stream."""
         return TaskReport(
             state=self._state,
+            began=began,
             obeyed=self.obeyed,
             current=self.at,
             sequences=self.sequences,

@@ -14,7 +14,6 @@ secrets, from a file of the task's account: options of a source would be seen in
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -26,8 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from common.errors import SchedulerError
-from common.model.streams.consumer import librdkafka_properties
-from common.model.streams.spec import EnvironmentSecret, Offsets
+from common.model.streams.spec import Offsets
 from common.model.streams.tasks import offsets_document, offsets_of
 from worker.spark.streaming.documents import (
     Place,
@@ -275,7 +273,7 @@ _consumers: dict[str, Consumer] = {}
 def _consumer(properties: str) -> Consumer:
     if properties not in _consumers:
         _consumers[properties] = made_consumer(
-            json.loads(Path(properties).read_text(encoding="utf-8")), os.environ
+            json.loads(Path(properties).read_text(encoding="utf-8"))
         )
     return _consumers[properties]
 
@@ -286,26 +284,13 @@ def _forget(properties: str) -> None:
         consumer.close()
 
 
-def written_properties(consumer: Mapping[str, str | EnvironmentSecret]) -> dict[str, Any]:
-    """Return properties as the file has them; secrets of the environment stay there."""
-    return {
-        name: {"variable": value.variable} if isinstance(value, EnvironmentSecret) else value
-        for name, value in consumer.items()
-    }
-
-
-def made_consumer(written: Mapping[str, Any], environment: Mapping[str, str]) -> Consumer:
-    """Return a consumer of written properties; `StreamAwayError` names one that is refused."""
+def made_consumer(properties: Mapping[str, str]) -> Consumer:
+    """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one."""
     from confluent_kafka import Consumer as Made
     from confluent_kafka import KafkaException
 
-    given = {
-        name: value if isinstance(value, str) else EnvironmentSecret(variable=value["variable"])
-        for name, value in written.items()
-    }
-    chosen = {**librdkafka_properties(given, environment), **_OURS}
     try:
-        return Made(chosen)
+        return Made({**properties, **_OURS})
     except KafkaException as error:
         # The client may quote the value, which may be a secret.
         refused = _PROPERTY.search(error.args[0].str())

@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common.errors import InvalidSpecError, SchedulerError
 from common.model.failures import FailureReason
 from common.model.intervals import Interval, instant_text
-from common.model.streams.consumer import ConsumerPropertyError
+from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import KafkaFormat, SupervisorSpec
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport
@@ -76,12 +76,8 @@ _OF_SOURCE: Final = re.compile(
 class Conversation(Protocol):
     """The task's end of the conversation with its supervisor (`conversation`)."""
 
-    def orders(self, known: int) -> Orders | None:
-        """Return the last orders if their version is above `known`."""
-        ...
-
-    def report(self, report: TaskReport) -> None:
-        """Tell how far the task has come."""
+    def tell(self, report: TaskReport) -> Orders | None:
+        """Tell how far the task has come, and return the last orders; None if nobody hears it."""
         ...
 
 
@@ -115,7 +111,15 @@ def run(spark: SparkSession, job: Job) -> int:
             base_sequence=work.base_sequence,
         )
         folder = job.reason_file.parent / _FOLDER
-        task = StreamTask(spark, spec, assignment, WorkerConversation(), folder=folder, say=say)
+        task = StreamTask(
+            spark,
+            spec,
+            assignment,
+            WorkerConversation(),
+            folder=folder,
+            say=say,
+            secrets=work.secrets,
+        )
         if not task.run():
             say("stopped by its supervisor: what it had not published is nobody's any more")
     except (SchedulerError, datasets.DatasetError) as error:
@@ -135,14 +139,16 @@ class StreamTask:
         *,
         folder: Path,
         say: Callable[[str], None],
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` is made, and removed at the end."""
+        """`folder` is made, and removed at the end; `secrets` are those that the spec names."""
         self._spark = spark
         self._spec = spec
         self._assignment = assignment
         self._conversation = conversation
         self._folder = folder
         self._say = say
+        self._secrets = secrets or {}
         self._course = Course.begin(assignment)
         accepted = Accepted(least=assignment.min_time, most=assignment.max_time)
         self._writer = BatchWriter(spec, accepted, assignment.starts)
@@ -152,6 +158,8 @@ class StreamTask:
         self._failure: BaseException | None = None
         self._publishing: tuple[Sequence, Future[None]] | None = None
         self._stopping = threading.Event()
+        self._began: datetime | None = None
+        self._is_alone = False
         self._reported: object = None
         self._reported_at = 0.0
 
@@ -178,7 +186,7 @@ class StreamTask:
             self._spark.conf.set(key, value)
         self._spark.dataSource.register(kafka_source.KafkaSource)
         properties = self._folder / _CONSUMER
-        replace(properties, kafka_source.written_properties(io.consumer))
+        replace(properties, librdkafka_properties(io.consumer, self._secrets))
         write_limits(self._folder, self._course.limits)
         starts = self._course.at
         self._say(f"reads {io.topic} into {spec.schema.dataset} from {_shown(starts)}")
@@ -240,14 +248,22 @@ class StreamTask:
         weighty = (report.state, report.obeyed, report.sequences, report.full)
         if weighty == self._reported and now < self._reported_at + _TALK_SECONDS:
             return
-        self._conversation.report(report)
-        self._reported, self._reported_at = weighty, now
-        orders = self._conversation.orders(self._course.heard.version)
+        orders = self._conversation.tell(report)
+        if (orders is None) != self._is_alone:
+            self._is_alone = orders is None
+            self._say(
+                "its worker does not answer; it goes on with the orders that it has"
+                if self._is_alone
+                else "its worker answers again"
+            )
         if orders is not None:
+            self._reported, self._reported_at = weighty, now
             self._change(self._course.ordered(orders))
 
     def _report(self) -> TaskReport:
         written, place = self._writer.written, self._place
+        if self._began is None and self._course.has_begun:
+            self._began = datetime.now(UTC)
         return self._course.report(
             {} if place is None else place.latest,
             written.counts.document(),
@@ -258,6 +274,7 @@ class StreamTask:
                     for each in written.errors[:_SHOWN_ERRORS]
                 ],
             },
+            began=self._began,
         )
 
     def _look(self) -> None:

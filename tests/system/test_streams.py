@@ -1,0 +1,196 @@
+"""A topic that flows into a dataset on a real cluster, whose daemons are killed in the middle.
+
+One supervisor from its submission to its suspension: what is asserted is each record, by its number.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from operations.daemons import Kind
+from tests.mock_kafka import Broker, a_broker
+from tests.system.cluster import PrivateCluster, private_cluster, task_processes, until
+from tests.unit.stream_specs import SMALL
+
+pytestmark = pytest.mark.kills_daemons
+
+SESSION_SECONDS = 8
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
+    home = tmp_path_factory.mktemp("streams")
+    settings = {
+        "ZOOKEEPER__SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
+        "WORKER__KILL_GRACE_SECONDS": "5",
+    }
+    with private_cluster(home, **settings) as made:
+        made.start(masters=2, workers=2)
+        yield made
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with a_broker() as made:
+        made.create("events", 2)
+        yield made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The open task of the supervisor: its attempt, its process and where both are."""
+
+    task_id: int
+    pid: int
+    host: str
+    current: dict[str, int]
+
+    @property
+    def port(self) -> int:
+        return int(self.host.rpartition(":")[2])
+
+
+class Stream:
+    """One supervisor, and all that was produced for it."""
+
+    def __init__(self, cluster: PrivateCluster, broker: Broker) -> None:
+        self._cluster = cluster
+        self._broker = broker
+        self.produced = [0, 0]
+
+    def produce(self, partition: int, count: int) -> None:
+        """Append so many events of one day, each with a number that no other has."""
+        begin = self.produced[partition]
+        self._broker.produce("events", partition, [
+            json.dumps({
+                "at": f"2026-11-20T{each % 24:02}:30:00Z",
+                "origin": "JFK",
+                "number": 1_000_000 * partition + each,
+            }).encode()
+            for each in range(begin, begin + count)
+        ])  # fmt: skip
+        self.produced[partition] += count
+
+    @property
+    def reading(self) -> Reading | None:
+        """The task that was started last, once it reads."""
+        rows = self._cluster.rows(
+            "SELECT i.id, i.pid, i.host, s.status->'current', s.status->>'state'"
+            " FROM t_ds_stream_task s JOIN t_ds_task_instance i ON i.id = s.task_instance_id"
+            " WHERE NOT s.closed AND i.state = 1 ORDER BY s.id DESC LIMIT 1"
+        )
+        if not rows or rows[0][4] != "READING":
+            return None
+        task_id, pid, host, current, _ = rows[0]
+        return Reading(task_id=task_id, pid=pid, host=host, current=current)
+
+    @property
+    def owner(self) -> int | None:
+        """The port of the master that holds the lease."""
+        ((owner,),) = self._cluster.rows("SELECT owner FROM t_ds_supervisor_runtime")
+        return None if owner is None else int(owner.rpartition(":")[2])
+
+    def await_reading(self, is_so: Callable[[Reading], bool] = lambda _: True) -> Reading:
+        found: list[Reading] = []
+
+        def reads() -> bool:
+            found[:] = [each for each in (self.reading,) if each is not None and is_so(each)]
+            return bool(found)
+
+        until(reads)
+        return found[0]
+
+    def await_all_read(self) -> Reading:
+        wanted = {str(partition): count for partition, count in enumerate(self.produced)}
+        return self.await_reading(lambda task: task.current == wanted)
+
+    def await_published(self) -> None:
+        wanted = list(enumerate(self.produced))
+
+        def are_published() -> bool:
+            stored = 'SELECT partition, "offset" FROM t_ds_dataset_offsets ORDER BY partition'
+            return self._cluster.rows(stored) == wanted
+
+        until(are_published)
+
+    def check(self) -> None:
+        """Each record is there once."""
+        rows = self._cluster.told(
+            *("dataset", "query", "flights", "--columns", "number,rows", "--limit", "10000")
+        )
+        found = Counter({each["number"]: 0 for each in rows})
+        for each in rows:
+            found[each["number"]] += each["rows"]
+        assert found == Counter(
+            1_000_000 * partition + each
+            for partition, count in enumerate(self.produced)
+            for each in range(count)
+        )
+
+    def log(self, task: Reading) -> str:
+        ((path,),) = self._cluster.rows(
+            "SELECT log_path FROM t_ds_task_instance WHERE id = %s", task.task_id
+        )
+        return Path(path).read_text(encoding="utf-8")
+
+
+def test_each_record_is_published_once_whoever_is_killed(
+    cluster: PrivateCluster, broker: Broker, tmp_path: Path
+) -> None:
+    stream = Stream(cluster, broker)
+    stream.produce(0, 300)
+    document = copy.deepcopy(SMALL)
+    document["spec"]["ioConfig"] |= {
+        "consumerProperties": {"bootstrap.servers": broker.servers},
+        "startDelay": "PT0S",
+        "period": "PT1S",
+        "useEarliestOffset": True,
+    }
+    file = tmp_path / "flights.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert cluster.told("stream", "submit", str(file))["outcome"] == "created"
+    task = stream.await_all_read()
+
+    # A worker that is back soon goes on with the task, which has read meanwhile.
+    owner = stream.owner
+    assert owner is not None
+    cluster.kill(Kind.MASTER, owner)
+    cluster.kill(Kind.WORKER, task.port)
+    stream.produce(0, 50)
+    stream.produce(1, 70)
+    cluster.start_again(Kind.WORKER, task.port)
+    after = stream.await_all_read()
+    assert (after.task_id, after.pid) == (task.task_id, task.pid)
+    until(lambda: stream.owner not in (None, owner))
+    assert cluster.orcaflow("stream", "handoff", "flights", "0").returncode == 0
+    stream.await_published()
+    stream.check()
+    until(lambda: task_processes(cluster.home, task.task_id) == [])
+    said = stream.log(task)
+    assert "published sequence 0: 420 rows in 24 segments" in said
+
+    # The next task's worker never comes back: another reads what was read and not published again.
+    stream.produce(1, 30)
+    task = stream.await_all_read()
+    owner = stream.owner
+    assert owner is not None
+    cluster.kill(Kind.WORKER, task.port)
+    cluster.kill(Kind.MASTER, owner)
+    stream.produce(0, 11)
+    # There has to be somebody.
+    cluster.start_again(Kind.MASTER, owner)
+    after = stream.await_reading(lambda each: each.task_id != task.task_id)
+    assert after.port != task.port
+    stream.produce(1, 5)
+    stream.await_all_read()
+    assert cluster.orcaflow("stream", "suspend", "flights").returncode == 0
+    stream.await_published()
+    stream.check()
+    until(lambda: cluster.told("stream", "status", "flights")["tasks"] == [])
