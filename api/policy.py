@@ -104,6 +104,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/definitions/{{id}}/versions/{{version}}": _view("definition"),
     f"GET {BASE}/definitions/{{id}}/diff": _view("definition"),
     f"POST {BASE}/definitions/{{id}}/restore": _author("definition"),
+    f"DELETE {BASE}/definitions/{{id}}/versions/{{version}}": _admin("definition"),
     f"POST {BASE}/definitions/{{id}}/online": _author("definition"),
     f"POST {BASE}/definitions/{{id}}/offline": _author("definition"),
     f"GET {BASE}/instances": LIST,

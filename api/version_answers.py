@@ -65,6 +65,14 @@ class Difference(Answer):
     risks: list[str]
 
 
+class DeletedVersion(Answer):
+    """A version that is gone."""
+
+    definition: str
+    version: int
+    deleted: bool
+
+
 class RestoreRequest(Shape):
     """The version to save once more."""
 

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
 from common.definition_diff import Difference, difference
-from common.errors import NotFoundError
+from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import Action
 from common.model.states import ExecutionType
 from common.store.people import definition_versions as store
@@ -28,12 +28,14 @@ from common.store.people.definitions import (
     definition_by_name,
     lock_imports,
 )
+from common.store.people.numbered_pages import MOST_COUNTED
 from operations.definition_files import InvalidFilesError
 from operations.definition_tags import check_tag
 from operations.exporting import Export, exported_with_references
 from operations.importing import Imported, import_documents
 from operations.linting import read_content
 from operations.lookup import definition_given
+from operations.numbered_pages import check_whole, slice_of
 from operations.rights import change
 from operations.secret_references import references_in
 from operations.session import Session, operation
@@ -64,6 +66,14 @@ class Version:
     note: str | None
     create_time: datetime
     is_current: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadedVersion:
+    """A version with its heading; that of the one in force is None, as its row has it."""
+
+    version: Version
+    heading: store.Heading | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +134,14 @@ def versions(
     """The newest versions of a definition first; `before`: only smaller ones."""
     with session.engine.connect() as db:
         row = definition_given(db, session.principal, Action.VIEW, definition)
-        # Somebody may have typed a smaller number into the row: what is above it is no version.
-        above = row.version + 1 if before is None else min(before, row.version + 1)
-        rows = store.versions_of(db, row.id, before=above, limit=limit)
+        return _versions(db, row, limit=limit, before=before)
+
+
+def _versions(
+    db: Connection, row: DefinitionRow, *, limit: int, before: int | None = None
+) -> list[Version]:
+    # Somebody may have typed a smaller number into the row: what is above it is no version.
+    above = row.version + 1 if before is None else min(before, row.version + 1)
     found = [
         Version(
             version=each.version,
@@ -135,7 +150,7 @@ def versions(
             create_time=each.create_time,
             is_current=each.version == row.version,
         )
-        for each in rows
+        for each in store.versions_of(db, row.id, before=above, limit=limit)
     ]
     if above > row.version and not any(each.is_current for each in found):
         current = Version(
@@ -147,6 +162,23 @@ def versions(
         )
         found = [current, *found][:limit]
     return found
+
+
+def version_page(
+    session: Session, definition_id: int, page: int, size: int
+) -> tuple[list[HeadedVersion], int]:
+    """The versions of a page by number, the newest first, and the number of all."""
+    wanted = slice_of(page, size)
+    with session.engine.connect() as db:
+        row = definition_given(db, session.principal, Action.VIEW, definition_id)
+        known = _versions(db, row, limit=MOST_COUNTED)
+        check_whole(len(known), page, size)
+        shown = known[wanted.offset : wanted.offset + wanted.limit]
+        headings = store.headings(db, row.id, [each.version for each in shown])
+    return [
+        HeadedVersion(version=each, heading=None if each.is_current else headings.get(each.version))
+        for each in shown
+    ], len(known)
 
 
 @operation
@@ -231,6 +263,32 @@ def restore(
         return imported[0]
 
 
+def delete_version(session: Session, definition: str | int, version: int) -> DefinitionRow:
+    """Delete a version that is kept; `NotAllowedError` for the one in force.
+
+    Runs have their own copy of what they run.
+    """
+    with change(
+        session,
+        "definition.delete-version",
+        "definition",
+        object_id=definition if isinstance(definition, int) else None,
+        object_name=definition if isinstance(definition, str) else None,
+    ) as made:
+        db = made.db
+        lock_imports(db)
+        row = definition_given(db, session.principal, Action.ADMIN, definition)
+        made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
+        made.detail = f"version {version}"
+        if version == row.version:
+            raise NotAllowedError(
+                f"version {version} of {row.name!r} is in force; save or restore another one first"
+            )
+        if not 1 <= version < row.version or not store.delete_version(db, row.id, version):
+            raise _unknown(row, version)
+        return row
+
+
 @contextmanager
 def _placed(version: int) -> Iterator[None]:
     """Name the version as the place of mistakes, which come from no file."""
@@ -253,14 +311,18 @@ def place_of(version: int) -> Path:
 def _kept(db: Connection, row: DefinitionRow, version: int) -> dict[str, Any]:
     if version == row.version:
         return _document(db, row)
-    text = store.document_of(db, row.id, version) if version < row.version else None
+    text = store.document_of(db, row.id, version) if 1 <= version < row.version else None
     if text is None:
-        raise NotFoundError(
-            f"version {version} of {row.name!r} is not known; see"
-            f" `orcaflow definition versions {row.name}`"
-        )
+        raise _unknown(row, version)
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def _unknown(row: DefinitionRow, version: int) -> NotFoundError:
+    return NotFoundError(
+        f"version {version} of {row.name!r} is not known; see"
+        f" `orcaflow definition versions {row.name}`"
+    )
 
 
 def _document(db: Connection, row: DefinitionRow) -> dict[str, Any]:

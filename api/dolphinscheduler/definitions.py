@@ -135,15 +135,6 @@ def list_tasks(call: Call) -> list[dict[str, Any]]:
     return _tasks(call, row)
 
 
-def list_versions(call: Call) -> dict[str, Any]:
-    """List the version in force alone; `/api/v1/definitions/{id}/versions` has the others too."""
-    row = _given(call)
-    number, size = call.page_number, call.page_size
-    numbered_pages.slice_of(number, size)
-    rows = shown(call, [row]) if number == 1 else []
-    return page(rows, total=1, number=number, size=size)
-
-
 def delete(call: Call) -> None:
     """Delete a definition that is OFFLINE; its ended runs stay as history."""
     row = _given(call, Action.ADMIN)
@@ -447,12 +438,6 @@ ROWS: Final[tuple[Row, ...]] = (
         takes=Action.VIEW,
         thing=Thing.DEFINITION,
         later=("GET", f"{_DEFINITION}/query-task-definition-list"),
-    ),
-    Row(
-        serve=list_versions,
-        takes=Action.VIEW,
-        thing=Thing.DEFINITION,
-        later=("GET", f"{_DEFINITION}/{{code}}/versions"),
     ),
     Row(
         serve=delete,

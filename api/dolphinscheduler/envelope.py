@@ -38,6 +38,23 @@ class Status(Enum):
     UPDATE_DEFINITION = (10107, "update process definition error")
     RELEASE_DEFINITION = (10108, "release process definition error")
     DELETE_INSTANCE = (10117, "delete process instance by id error")
+    SWITCH_VERSION = (10151, "Switch process definition version error")
+    SWITCH_NO_DEFINITION = (
+        10152,
+        (
+            "Switch process definition version error: not exists process definition,"
+            " [process definition id {0}]"
+        ),
+    )
+    SWITCH_NO_VERSION = (
+        10153,
+        (
+            "Switch process definition version error: not exists process definition version,"
+            " [process definition id {0}] [version number {1}]"
+        ),
+    )
+    LIST_VERSIONS = (10154, "query process definition versions error")
+    DELETE_VERSION = (10156, "delete process definition version error")
     FORCE_SUCCESS = (10165, "force task success error")
     DEFINITION_EXISTS = (10168, "process definition name {0} already exists")
     FORBIDDEN = (30001, "user has no operation privilege")
@@ -65,6 +82,7 @@ class Status(Enum):
     DELETE_DEFINITION = (50022, "delete process definition by id error")
     DELETE_SCHEDULE = (50024, "delete schedule by id error")
     IMPORT = (50029, "import process definition error")
+    VERSION_IN_FORCE = (50053, "the version that the master table is using")
 
     CREATE_ENVIRONMENT = (120001, "create environment error")
     ENVIRONMENT_EXISTS = (120002, "this environment name [{0}] already exists")

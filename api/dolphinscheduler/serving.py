@@ -23,6 +23,7 @@ from api.dolphinscheduler import (
     runs,
     schedules,
     tasks,
+    versions,
 )
 from api.dolphinscheduler import log_in as log_ins
 from api.dolphinscheduler.call import Call, read_parameters
@@ -52,6 +53,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *log_ins.ROWS,
     *projects.ROWS,
     *definitions.ROWS,
+    *versions.ROWS,
     *runs.ROWS,
     *instances.ROWS,
     *tasks.ROWS,

@@ -10,9 +10,15 @@ from api import cursors
 from api.asking import Asked, Condition, needed
 from api.cursors import After, Limit
 from api.definition_answers import SavedDefinition
-from api.route import Id, Route, get, post
+from api.route import Id, Route, delete, get, post
 from api.routes.definitions import saved
-from api.version_answers import Difference, RestoreRequest, VersionDocument, VersionPage
+from api.version_answers import (
+    DeletedVersion,
+    Difference,
+    RestoreRequest,
+    VersionDocument,
+    VersionPage,
+)
 from operations import definition_versions as operations
 from operations.documents.definition_versions import difference_document, version_row
 
@@ -83,9 +89,20 @@ def restore(
     return saved(session, made, response)
 
 
+def delete_version(
+    id: Id,  # noqa: A002
+    version: Annotated[int, Path(ge=1, le=_LARGEST)],
+    session: Asked,
+) -> dict[str, Any]:
+    """Delete a version that is not in force; runs go on with their own copy."""
+    row = operations.delete_version(session, id, version)
+    return {"definition": row.name, "version": version, "deleted": True}
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     get("/definitions/{id}/versions", list_versions, VersionPage),
     get("/definitions/{id}/versions/{version}", show_version, VersionDocument),
+    delete("/definitions/{id}/versions/{version}", delete_version, DeletedVersion),
     get("/definitions/{id}/diff", show_difference, Difference),
     post("/definitions/{id}/restore", restore, SavedDefinition, is_conditional=True),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
+from sqlalchemy.dialects.postgresql import insert as insert_or_not
 
 from api.policy import BASE
 from common.model.complement_states import ComplementState
@@ -217,6 +218,13 @@ def to_delete(db: Engine, name: str, world: World) -> int | None:
         with db.begin() as connection:
             made: int = connection.scalar(_a_datasource("gone").returning(t.datasource.c.id))
         return made
+    if name == f"DELETE {BASE}/definitions/{{id}}/versions/{{version}}":
+        kept = insert_or_not(t.process_definition_log).values(
+            process_definition_id=world.objects["definition"], version=1, document="{}"
+        )
+        with db.begin() as connection:
+            connection.execute(kept.on_conflict_do_nothing())
+        return None
     if name.endswith("/schedules/delete") or name == f"DELETE {BASE}/schedules/{{id}}":
         return a_schedule(db, world.objects["definition"])
     return None

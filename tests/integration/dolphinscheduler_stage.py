@@ -86,6 +86,15 @@ class Stage:
         )
         return {"token": made.text}
 
+    def versions(self, definition_id: int) -> list[int]:
+        """The numbers of a definition's versions as they are kept."""
+        row = t.process_definition_log.c
+        with self.db.connect() as connection:
+            found = connection.scalars(
+                select(row.version).where(row.process_definition_id == definition_id)
+            )
+            return list(found)
+
     def carry_out(self, state: ProcessState = ProcessState.RUNNING) -> tuple[int, int]:
         """Begin a run for the newest command; return its id and that of its first attempt."""
         with self.db.begin() as connection:

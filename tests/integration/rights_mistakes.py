@@ -104,6 +104,7 @@ _REPEATED: Final = {
         *("api/dolphinscheduler/runs:start_many", "api/dolphinscheduler/runs:execute"),
         *("api/dolphinscheduler/runs:execute_many", "api/dolphinscheduler/tasks:force"),
         *("api/dolphinscheduler/schedules:_given", "api/dolphinscheduler/tasks:list_page"),
+        "api/dolphinscheduler/versions:_given",
         *("api/dolphinscheduler/schedules:create 1", "api/dolphinscheduler/schedules:create 2"),
         *("operations/complementing:create", "operations/definitions:definition_with_code"),
         *("operations/definitions:replace_definition", "operations/instance_commands:recover"),
@@ -124,6 +125,7 @@ _REPEATED: Final = {
         *("operations/definitions:_rename", "operations/definitions:execution_type"),
         *("operations/definitions:export_definition", "operations/instance_commands:_is_so"),
         *("operations/python_gateway/stored:submit", "operations/tasks:force_success 2"),
+        "operations/definition_versions:version_page",
         "operations/tasks:force_success 3",
     ),
     "the project of the path was found among those that the caller sees, and is the object's": (

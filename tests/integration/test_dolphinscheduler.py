@@ -330,6 +330,59 @@ def test_a_script_of_3_2_2_and_one_of_3_3_save_release_start_poll_complement_and
     assert stage.done("POST", f"{definitions}/{code}/release", releaseState="OFFLINE") is True
 
 
+def test_versions_are_listed_page_by_page_switched_to_and_deleted(stage: Stage) -> None:
+    stage.a_user("ada", role="admin")
+    stage = replace(stage, headers=stage.a_token("ada"))
+    below = "projects/1/process-definition"
+    saved = stage.done("POST", below, name="nightly", description="first", **later_tasks())
+    place = f"{below}/{saved['code']}"
+    alone = [{"preTaskCode": 0, "postTaskCode": each} for each in CODES]
+    parallel = later_tasks() | {"taskRelationJson": json.dumps(alone), "globalParams": "[]"}
+    more = {"timeout": 60, "executionType": "SERIAL_WAIT", "description": "second"}
+    assert stage.done("PUT", place, name="nightly", **parallel, **more)["version"] == 2
+
+    def listed(number: int = 1, size: int = 10) -> list[tuple[Any, ...]]:
+        found = stage.done("GET", f"{place}/versions", pageNo=number, pageSize=size)
+        assert found["currentPage"] == number
+        assert found["total"] == len(stage.versions(saved["id"]))
+        keys = ("version", "description", "timeout", "executionType", "userName")
+        return [tuple(each[key] for key in keys) for each in found["totalList"]]
+
+    first = (1, "first", 0, "PARALLEL", "ada")
+    second = (2, "second", 60, "SERIAL_WAIT", "ada")
+    assert (listed(), listed(1, 1), listed(2, 1)) == ([second, first], [second], [first])
+    (old,) = stage.done("GET", f"{place}/versions", pageNo=2, pageSize=1)["totalList"]
+    assert (old["code"], old["globalParamMap"]) == (saved["code"], {"day": ""})
+    assert old["operateTime"]
+    # What comes back has the next number, so that no number means two things.
+    assert stage.done("GET", f"{place}/versions/1") is None
+    assert listed() == [(3, *first[1:]), second, first]
+    edges = stage.done("GET", place)["processTaskRelationList"]
+    assert [(each["preTaskCode"], each["postTaskCode"]) for each in edges] == [(0, CODES[0]), CODES]
+
+    in_force = stage.call("DELETE", f"{place}/versions/3")
+    assert (in_force["code"], in_force["msg"]) == (
+        50053,
+        "the version that the master table is using",
+    )
+    assert stage.done("DELETE", f"{place}/versions/2") is None
+    assert [each[0] for each in listed()] == [3, 1]
+    for method, version, code in (
+        ("GET", 2, 10153), ("GET", 9, 10153), ("GET", 2**40, 10153), ("GET", -1, 10153),
+        ("GET", "x", 10001), ("DELETE", 2, 10156), ("DELETE", 2**40, 10156),
+    ):  # fmt: skip
+        assert stage.call(method, f"{place}/versions/{version}")["code"] == code, (method, version)
+    assert stage.call("GET", f"{below}/1{saved['code']}/versions/1")["code"] == 10152
+    assert stage.call("DELETE", f"{below}/1{saved['code']}/versions/1")["code"] == 50003
+    with stage.db.begin() as connection:
+        connection.execute(t.process_definition_log.update().values(document=json.dumps({})))
+    spoilt = stage.call("GET", f"{place}/versions/1")
+    assert (spoilt["code"], spoilt["msg"].split(":")[0]) == (
+        10151,
+        "Switch process definition version error",
+    )
+
+
 def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stage: Stage) -> None:
     stage.headers.update(stage.a_token("admin"))
     made = {"name": "java", "config": "export JAVA_HOME=/opt/java\nexport A_TOKEN=t0ps3cret"}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import JSON, Connection, cast, delete, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from common.model.rights import Principal
@@ -22,6 +22,16 @@ class VersionRow:
     user_name: str | None
     note: str | None
     create_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """The parts of a version's document that say what it is, without its tasks."""
+
+    description: str | None
+    global_params: str | None
+    timeout_minutes: int
+    execution_type: str | None
 
 
 def keep_version(
@@ -102,6 +112,43 @@ def document_of(db: Connection, definition_id: int, version: int) -> str | None:
         .where(row.version == version)
     )
     return found
+
+
+def headings(db: Connection, definition_id: int, versions: Collection[int]) -> dict[int, Heading]:
+    """Read the headings of versions; those that are not known are missing."""
+    row = process_definition_log.c
+    document = cast(row.document, JSON)
+    found = db.execute(
+        select(
+            row.version,
+            document["description"].as_string().label("description"),
+            document["globalParams"].as_string().label("global_params"),
+            document["timeout"].as_integer().label("timeout"),
+            document["executionType"].as_string().label("execution_type"),
+        )
+        .where(row.process_definition_id == definition_id)
+        .where(row.version.in_(versions))
+    )
+    return {
+        each.version: Heading(
+            description=each.description,
+            global_params=each.global_params,
+            timeout_minutes=each.timeout or 0,
+            execution_type=each.execution_type,
+        )
+        for each in found
+    }
+
+
+def delete_version(db: Connection, definition_id: int, version: int) -> bool:
+    """Delete a version; False if it is not known."""
+    row = process_definition_log.c
+    gone = db.execute(
+        delete(process_definition_log)
+        .where(row.process_definition_id == definition_id)
+        .where(row.version == version)
+    )
+    return gone.rowcount == 1
 
 
 def execution_types(db: Connection, ids: Collection[int]) -> Mapping[int, int]:
