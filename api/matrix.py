@@ -1,4 +1,4 @@
-"""The matrix of rights: what each role is answered at each route, by the table of policies alone.
+"""The matrix of rights: what each role is answered at each route, by the tables of policies alone.
 
 `python -m api.matrix` prints it as it stands in `docs/security.md`; a test compares the two, and
 another one sends every request of it.
@@ -10,6 +10,9 @@ import sys
 from enum import Enum
 from typing import Final
 
+from api.druid.serving import BASE as DRUID
+from api.druid.serving import ROWS
+from api.druid.table import Row
 from api.policy import AUTHOR, LIST, POLICIES, Policy, Who
 from common.model.rights import NOTHING, ROLES, Action
 
@@ -36,6 +39,12 @@ _SHORT: Final = {
 }
 
 
+def policy_of(row: Row) -> Policy:
+    """Return the policy of a route of Druid's; a new supervisor is for a project."""
+    is_new = (row.method, row.path) == ("POST", "supervisor")
+    return Policy(takes=row.takes, thing="project" if is_new else row.thing)
+
+
 def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
     """Work out the answer to a caller; `own` is an object of the project of the caller's role."""
     if policy.takes is Who.ANYONE:
@@ -49,6 +58,10 @@ def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
     if policy.takes is Who.AUTHOR:
         is_author = ROLES.get(caller, NOTHING) & Action.AUTHOR
         return Outcome.DONE if is_author else Outcome.FORBIDDEN
+    if policy.thing is None:
+        # An order to all that one sees: whoever sees none is refused nothing.
+        is_done = caller == "nobody" or ROLES[caller] & policy.takes
+        return Outcome.DONE if is_done else Outcome.FORBIDDEN
     if caller == "nobody" or not own:
         return Outcome.MISSING
     return Outcome.DONE if ROLES[caller] & policy.takes else Outcome.FORBIDDEN
@@ -57,11 +70,13 @@ def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
 def table() -> str:
     """Return the matrix as a Markdown table; a list has what its caller may see."""
     lines = [_HEAD.format(roles=" | ".join(ROLES)), "|---" * (len(CALLERS) + 2) + "|"]
-    for name, policy in POLICIES.items():
+    of_druid = {f"{row.method} {DRUID}/{row.path}": policy_of(row) for row in ROWS}
+    for name, policy in {**POLICIES, **of_druid}.items():
         answers = [_SHORT[outcome(policy, caller, own=True)] for caller in CALLERS]
         foreign = _SHORT[outcome(policy, "admin", own=False)]
-        if policy == LIST:
-            answers = [answers[0], "none", *["its own"] * len(ROLES), "all"]
+        if policy.thing is None and isinstance(policy.takes, Action):
+            shown = ["its own" if each == _SHORT[Outcome.DONE] else each for each in answers[2:-1]]
+            answers = [answers[0], "none", *shown, "all"]
             foreign = "left out"
         if policy.own:
             # Pools are an author's, tokens everybody's.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from api.druid.table import Call, RefusedError, Row, moment, moment_in, refused
-from api.policy import Who
 from common.errors import NotFoundError
 from common.model.rights import Action
 from common.model.streams.reading import read_spec
@@ -326,8 +325,8 @@ def _post(path: str, serve: Any, takes: Action = Action.OPERATE) -> Row:
 
 ROWS: Final[tuple[Row, ...]] = (
     Row(method="POST", path="supervisor", serve=submit, takes=Action.AUTHOR),
-    Row(method="GET", path="supervisor", serve=list_all, takes=Who.USER),
-    Row(method="GET", path="supervisor/history", serve=show_histories, takes=Who.USER),
+    Row(method="GET", path="supervisor", serve=list_all, takes=Action.VIEW),
+    Row(method="GET", path="supervisor/history", serve=show_histories, takes=Action.VIEW),
     Row(method="POST", path="supervisor/suspendAll", serve=suspend_all, takes=Action.OPERATE),
     Row(method="POST", path="supervisor/resumeAll", serve=resume_all, takes=Action.OPERATE),
     Row(method="POST", path="supervisor/terminateAll", serve=terminate_all, takes=Action.AUTHOR),

@@ -9,7 +9,6 @@ from typing import Any, Final
 from fastapi import Response
 
 from api.druid.table import Call, RefusedError, Row, moment
-from api.policy import Who
 from api.problems import OutOfRangeError
 from api.routes.logs import download_log
 from common.errors import NotAllowedError, NotFoundError, SchedulerError
@@ -199,11 +198,11 @@ def _location(host: str | None) -> dict[str, Any]:
 
 _TASK: Final = "stream-task"
 ROWS: Final[tuple[Row, ...]] = (
-    Row(method="GET", path="tasks", serve=list_tasks, takes=Who.USER),
-    Row(method="GET", path="waitingTasks", serve=waiting, takes=Who.USER),
-    Row(method="GET", path="pendingTasks", serve=pending, takes=Who.USER),
-    Row(method="GET", path="runningTasks", serve=running, takes=Who.USER),
-    Row(method="GET", path="completeTasks", serve=complete, takes=Who.USER),
+    Row(method="GET", path="tasks", serve=list_tasks, takes=Action.VIEW),
+    Row(method="GET", path="waitingTasks", serve=waiting, takes=Action.VIEW),
+    Row(method="GET", path="pendingTasks", serve=pending, takes=Action.VIEW),
+    Row(method="GET", path="runningTasks", serve=running, takes=Action.VIEW),
+    Row(method="GET", path="completeTasks", serve=complete, takes=Action.VIEW),
     Row(method="GET", path="task/{id}", serve=show, takes=Action.VIEW, thing=_TASK),
     Row(method="GET", path="task/{id}/status", serve=show_status, takes=Action.VIEW, thing=_TASK),
     Row(method="GET", path="task/{id}/log", serve=show_log, takes=Action.VIEW, thing=_TASK),

@@ -33,7 +33,7 @@ Frame: TypeAlias = "tuple[str, int]"
 Place: TypeAlias = "tuple[Frame, ...]"
 """A call of a check, and the calls that led there, the innermost first."""
 
-CHECKED: Final = ("operations", "api/dolphinscheduler")
+CHECKED: Final = ("operations", "api/dolphinscheduler", "api/druid")
 _UNSEEN: Final = frozenset({"operations/rights.py", "operations/session.py"})
 _CHECKS: Final = ("seen", "check_administrator", "check_author")
 _BY_CHECKS: Final = frozenset(
@@ -62,6 +62,8 @@ BY_DOLPHINSCHEDULER: Final = frozenset(
     }
 )
 """The checks that only DolphinScheduler's API needs: its own test shows it."""
+BY_DRUID: Final = frozenset({"operations/streams:_all_active"})
+"""The checks that only Druid's paths need."""
 BY_GATEWAY: Final = frozenset(
     {
         "operations/datasources:list_datasources",
@@ -72,6 +74,7 @@ BY_GATEWAY: Final = frozenset(
 BY_OTHERS: Final = (
     BY_DOLPHINSCHEDULER
     | BY_GATEWAY
+    | BY_DRUID
     | {
         # test_a_complement_is_made_once_with_those_downstream
         "operations/complementing:_operated",
@@ -117,7 +120,7 @@ _REPEATED: Final = {
             "operations/instance_commands:execute_tasks",
         ),
         *("operations/instance_commands:put_commands", "operations/instances:child_of 1"),
-        *("operations/python_gateway/stored:run", "operations/streams:_all_active"),
+        "operations/python_gateway/stored:run",
     ),
     "what is asked for was checked, or made by the caller, a moment ago": (
         *("api/dolphinscheduler/definitions:save", "api/dolphinscheduler/definitions:update"),
@@ -158,6 +161,20 @@ _REPEATED: Final = {
 }
 REPEATED: Final = {name: reason for reason, names in _REPEATED.items() for name in names}
 """The checks that no request needs, with the reason: it is refused, or right, without them too."""
+
+
+NEEDLESS_FILTERS: Final = {
+    **dict.fromkeys(
+        ("api/dolphinscheduler/definitions:_named", "operations/python_gateway/stored:_row"),
+        "definition_page is asked for a project that was found among those that the caller sees",
+    ),
+    **dict.fromkeys(
+        ("api/dolphinscheduler/instances:list_of_trigger", "api/dolphinscheduler/tasks:list_page"),
+        "instances_with_ids is asked for runs of a command, a complement or attempts of a project"
+        " that was just checked, and a run is of their definition",
+    ),
+}
+"""The callers that need no filter of lists below them, with the reason; other callers do."""
 
 
 @dataclass
@@ -289,6 +306,16 @@ def _place() -> Place:
 
 
 _FOLDERS: Final = tuple(f"{ROOT / folder}/" for folder in CHECKED)
+
+
+def functions() -> set[str]:
+    """Return the names of all functions that may call a check."""
+    return {
+        f"{path.relative_to(ROOT).with_suffix('').as_posix()}:{each.name}"
+        for path in modules(*CHECKED)
+        for each in ast.walk(tree(path))
+        if isinstance(each, ast.FunctionDef)
+    }
 
 
 @cache

@@ -47,8 +47,10 @@ from tests.integration.cli_rows import a_definition, an_instance
 from tests.integration.rights_mistakes import (
     BY_OTHERS,
     LEFT_OUT_OF_LISTS,
+    NEEDLESS_FILTERS,
     REPEATED,
     Plants,
+    functions,
     lists_of_everybody,
 )
 from tests.simulation.virtual_clock import VirtualClock
@@ -159,6 +161,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
         plants.plant(path, lambda ask=ask, refusal=refusal: ask().status_code == refusal)
     assert set(plants.unexplained) == LEFT_OUT_OF_LISTS
     assert plants.undecided() == BY_OTHERS | set(REPEATED)
+    assert set(NEEDLESS_FILTERS) <= functions()
     with lists_of_everybody():
         shown = {
             name: "theirs" in client.get(name.partition(" ")[2], headers=headers["nobody"]).text
