@@ -16,6 +16,7 @@ from api.policy import BASE
 from common.model.states import ProcessState
 from common.store import tables as t
 from operations.session import Session
+from operations.users import grant
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import a_schedule, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_instance
@@ -559,5 +560,9 @@ def test_a_complement_is_made_once_with_those_downstream(
     for place in (path, f"{path}/plan"):
         answer = client.post(place, json=body, headers=olga)
         assert (answer.status_code, "hidden" in answer.text) == (404, False)
+    # Nor where one may only look at it.
+    grant(owner, "olga", project="foreign", role="viewer")
+    for place in (path, f"{path}/plan"):
+        assert client.post(place, json=body, headers=olga).status_code == 403
     alone = client.post(f"{path}/plan", json={**body, "downstream": "none"}, headers=olga)
     assert [each["to_run"] for each in alone.json()["items"]] == [1]

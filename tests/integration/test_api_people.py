@@ -184,6 +184,15 @@ def test_a_token_is_its_user_s_own_and_never_good_for_more_than_the_one_that_mak
         404,
         False,
     )
+    client.post(f"{BASE}/projects", json={"name": "foreign"}, headers=root)
+    said = set()
+    for name in ("foreign", "foreigm", "nothing"):
+        body = {"name": "x", "expires": 60, "projects": [name]}
+        answer = client.post(path, json=body, headers=ada)
+        assert answer.status_code == 404
+        said.add(answer.json()["detail"].replace(name, ""))
+    # A foreign project is as one that there is not, whose name is proposed to nobody.
+    assert len(said) == 1
     items = client.get(path, headers=ada).json()["items"]
     assert {each["user"] for each in items} == {"ada"}
     assert "of_" not in client.get(path, headers=root).text
@@ -297,6 +306,12 @@ def test_a_pool_is_changed_by_its_maker_and_shows_foreign_users_to_nobody(
     grant(owner, "ada", project="default", role="author")
     used = client.delete(one, headers={**ada, "If-Match": "*"})
     assert (used.status_code, "hidden" in used.text) == (409, False)
+    with db.begin() as connection:
+        row = t.task_group_queue
+        connection.execute(row.delete().where(row.c.process_id == ours))
+    used = client.delete(one, headers={**ada, "If-Match": "*"})
+    assert (used.status_code, "hidden" in used.text) == (409, False)
+    assert "is in use by tasks of other projects" in used.json()["detail"]
     with db.begin() as connection:
         connection.execute(t.task_group_queue.delete())
     assert client.delete(one, headers={**root, "If-Match": "*"}).json()["removed"] is True

@@ -22,6 +22,7 @@ from common.model.states import TaskState
 from common.store import tables as t
 from common.store.connect import engine
 from common.store.people.rights import Thing
+from operations.users import grant
 from tests.integration.api_worlds import a_world
 from tests.integration.cli_rows import a_definition, an_attempt
 from tests.integration.dolphinscheduler_stage import (
@@ -316,10 +317,38 @@ def test_an_author_runs_no_definition_of_a_project_that_is_not_open_to_them(stag
         name="spy",
         processDefinitionJson=json.dumps(child),
     )
-    assert refused["success"] is False
+    assert refused["code"] == 50003
+    # Who only sees it may wait for it, and not run it.
+    grant(stage.owner, "ada", project="foreign", role="viewer")
+    ada = stage.a_token("ada")
+    place = "projects/default/process/save"
+    given = {"name": "spy", "processDefinitionJson": json.dumps(child)}
+    assert stage.call("POST", place, headers=ada, **given)["code"] == FORBIDDEN
     with stage.db.connect() as connection:
         names = connection.scalars(select(t.process_definition.c.name)).all()
     assert names == ["theirs"]
+    item = {"definitionId": theirs, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    waits = {"relation": "AND", "dependTaskList": [{"relation": "AND", "dependItemList": [item]}]}
+    task = {"name": "wait", "type": "DEPENDENT", "params": {}, "dependence": waits}
+    given = {"name": "waits", "processDefinitionJson": json.dumps({"tasks": [task]})}
+    assert stage.call("POST", place, headers=ada, **given)["code"] == 0
+
+
+def test_the_code_of_a_foreign_sub_process_is_shown_to_nobody(stage: Stage) -> None:
+    with stage.db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    theirs = a_definition(stage.db, name="theirs", project_id=foreign, code=2**40)
+    child = {"name": "c", "type": "SUB_PROCESS", "params": {"processDefinitionId": theirs}}
+    ours = a_definition(stage.db, process_definition_json=json.dumps({"tasks": [child]}))
+    stage.a_user("ada", role="admin")
+    for user, code in (("ada", theirs), ("admin", 2**40)):
+        found = stage.call(
+            "GET", f"projects/1/process-definition/{ours}", headers=stage.a_token(user)
+        )
+        (task,) = found["data"]["taskDefinitionList"]
+        assert task["taskParams"]["processDefinitionCode"] == code
 
 
 def test_a_sub_process_of_a_foreign_project_is_shown_to_nobody(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, true
 
 from api.gateway import responder
 from api.server import listen
@@ -317,6 +317,9 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
     )  # fmt: skip
     viewer = stage.entry(stage.a_token("vera", role="viewer").text)
     author = stage.entry(stage.a_token("ada").text)
+    # One who may look at what is hidden to the author, and do no more.
+    beside = stage.entry(stage.a_token("bea").text)
+    grant(stage.owner, "bea", project="foreign", role="viewer")
     hidden = stage.definition("hidden").code
     child = a_task(7, "sub", "SUB_WORKFLOW", processDefinitionCode=hidden)
     item = {"definitionCode": hidden, "depTaskCode": 6, "cycle": "day", "dateValue": "today"}
@@ -335,6 +338,7 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
         ("for administrators", lambda: author.createOrGrantProject(USER, "more", None)),
         ("no process definition", lambda: submit(author, "spy", [child], (0, 7))),
         ("no process definition", lambda: submit(author, "spy", [waits], (0, 8))),
+        ("to operate", lambda: submit(beside, "spy", [child], (0, 7))),
         (NO_PROJECT, lambda: submit(author, "x", plain, (0, 5), project="foreign")),
         (NO_PROJECT, lambda: run(author, "hidden", project="foreign")),
         (NO_PROJECT, lambda: author.getWorkflowInfo(USER, "foreign", "hidden")),
@@ -355,6 +359,11 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
             wrong.append((number, words, said))
         elif words != NO_PROJECT:
             plants.plant(f"{number} {words}", lambda call=call, words=words: words in refusal(call))
+    # The filter of definitions alone hides nothing of a project that is missing already.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.store.people.definitions.seen_projects", lambda *_: true())
+        kept = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
+    assert len(kept) == 4
     with lists_of_everybody():
         missing = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
     assert wrong == []
@@ -363,6 +372,24 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
     assert ("vera", "resource.save", "refused") in stage.audited()
     # A foreign project is missing since the list of projects leaves it out.
     assert missing == []
+
+
+def test_x25_an_author_schedules_no_more_often_by_the_gateway_than_elsewhere(stage: Stage) -> None:
+    boss = stage.entry(stage.a_token("root", is_admin=True).text)
+    author = stage.an_author()
+    tasks, edge = [a_task(5, "a")], (0, 5)
+    quick = {**SCHEDULE, "crontab": "0/10 * * * * ?"}
+    submit(boss, "slow", tasks, edge, schedule=SCHEDULE)
+    submit(boss, "quick", tasks, edge, schedule=quick)
+    with stage.db.begin() as connection:
+        connection.execute(t.schedule.update().where(t.schedule.c.id == 2).values(release_state=0))
+    # One that is new, one that is changed, and one that is there and brought ONLINE.
+    for name in ("new", "slow", "quick"):
+        with pytest.raises(Py4JError, match=r"at least 60 s apart \(api.schedule_seconds_author\)"):
+            submit(author, name, tasks, edge, schedule=quick)
+    assert (quick["crontab"], ReleaseState.ONLINE) not in stage.schedules()
+    submit(boss, "quick", tasks, edge, schedule=quick)
+    assert (quick["crontab"], ReleaseState.ONLINE) in stage.schedules()
 
 
 def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
