@@ -141,12 +141,14 @@ class TaskQueue(Protocol):
         """
         ...
 
-    def claim_soon(
+    def take_soon(
         self, entries: Sequence[QueueEntry], node: Node
     ) -> Callable[[], tuple[QueueEntry, ...]] | None:
-        """`claim` without waiting; the answer, if called, waits and gives or raises what that does.
+        """Take entries out without waiting; the answer, if called, tells those that were there.
 
-        None, and nothing is sent, if other workers took some of what was claimed lately.
+        It waits, and raises what `claim` does. There is no claim then, so the rows have to be
+        claimed at once. None, and nothing is sent, if other workers took some of what was wanted
+        lately.
         """
         ...
 

@@ -3,7 +3,8 @@
 A claim deletes the entry and creates `tasks_claimed/<entry>`, ephemeral, so that it goes with the
 session of the worker that made it; both in one transaction, which several claims may share. Claims
 bridge the moment between the queue and the row; whether the worker may start the attempt is decided
-by the row alone.
+by the row alone. A worker that has no competitor takes entries without a claim, since it claims
+their rows at the same time.
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ class ZookeeperTaskQueue:
         When ZooKeeper does not answer for one, none is won: what was claimed all the same is given
         up as soon as ZooKeeper answers again, and the master then offers it once more.
         """
-        answer = self._sent(entries, node, at_once=self._clean > 0)
+        answer = self._sent(entries, node, text=_text(node), at_once=self._clean > 0)
         return answer()
 
-    def claim_soon(
+    def take_soon(
         self, entries: Sequence[QueueEntry], node: Node
     ) -> Callable[[], tuple[QueueEntry, ...]] | None:
-        """`claim` without waiting; None if other workers compete."""
+        """Take entries without waiting and without a claim; None if other workers compete."""
         if self._clean < _CLEAN_ENOUGH:
             return None
-        return self._sent(entries, node, at_once=True)
+        return self._sent(entries, node, text=None, at_once=True)
 
     def claimed(self) -> frozenset[int]:
         """Task instance ids that are claimed: neither queued nor yet RUNNING in their row."""
@@ -98,11 +99,13 @@ class ZookeeperTaskQueue:
         self._queued.watch(changed, looks_ahead=True)
 
     def _sent(
-        self, entries: Sequence[QueueEntry], node: Node, *, at_once: bool
+        self, entries: Sequence[QueueEntry], node: Node, *, text: bytes | None, at_once: bool
     ) -> Callable[[], tuple[QueueEntry, ...]]:
-        """Send the claims, all in one transaction if wanted; return what waits for the answer."""
+        """Send the claims, all in one transaction if wanted; return what waits for the answer.
+
+        Without a `text` entries are taken out, and no claims are made.
+        """
         self._session.settle()
-        text = f"{node.address} {node.incarnation}".encode()
         # One that is lost to another worker keeps all the others, hence only while none was.
         several = (
             [entries] if at_once and len(entries) <= _AT_ONCE else [[each] for each in entries]
@@ -111,21 +114,24 @@ class ZookeeperTaskQueue:
             with self._session.asking(node) as client:
                 requests = [self._transaction(client, some, text) for some in several]
         except RegistryUnavailableError:
-            self._take_back_later(entries)
+            self._take_back_later(entries, text)
             raise
         self._queued.forget_ahead()
-        return partial(self._answered, requests, entries, node)
+        return partial(self._answered, requests, entries, node, text)
 
     def _answered(
-        self, requests: Sequence[Any], entries: Sequence[QueueEntry], node: Node
+        self,
+        requests: Sequence[Any],
+        entries: Sequence[QueueEntry],
+        node: Node,
+        text: bytes | None,
     ) -> tuple[QueueEntry, ...]:
-        text = f"{node.address} {node.incarnation}".encode()
         try:
             with self._session.asking(node) as client:
                 results = [self._session.answer(request) for request in requests]
                 outcomes = self._outcomes(client, results, entries, text)
         except RegistryUnavailableError:
-            self._take_back_later(entries)
+            self._take_back_later(entries, text)
             raise
         is_clean = all(outcome is _Outcome.WON for outcome in outcomes)
         self._clean = min(self._clean + 1, _CLEAN_ENOUGH) if is_clean else 0
@@ -135,8 +141,8 @@ class ZookeeperTaskQueue:
             if outcome is _Outcome.WON
         )
 
-    def _take_back_later(self, entries: Sequence[QueueEntry]) -> None:
-        for entry in entries:
+    def _take_back_later(self, entries: Sequence[QueueEntry], text: bytes | None) -> None:
+        for entry in () if text is None else entries:
             self._session.take_back_later(self._claimed.path(entry.name))
 
     def _outcomes(
@@ -144,7 +150,7 @@ class ZookeeperTaskQueue:
         client: KazooClient,
         results: Sequence[list[Any]],
         entries: Sequence[QueueEntry],
-        text: bytes,
+        text: bytes | None,
     ) -> list[_Outcome]:
         """Read the answers; ask again, one by one, for what they leave open."""
         if len(results) == len(entries):
@@ -165,12 +171,19 @@ class ZookeeperTaskQueue:
             ]
         return outcomes
 
-    def _transaction(self, client: KazooClient, entries: Sequence[QueueEntry], text: bytes) -> Any:
+    def _transaction(
+        self, client: KazooClient, entries: Sequence[QueueEntry], text: bytes | None
+    ) -> Any:
         transaction = client.transaction()
         for entry in entries:
             transaction.delete(self._queued.path(entry.name))
-            transaction.create(self._claimed.path(entry.name), text, ephemeral=True)
+            if text is not None:
+                transaction.create(self._claimed.path(entry.name), text, ephemeral=True)
         return transaction.commit_async()
+
+
+def _text(node: Node) -> bytes:
+    return f"{node.address} {node.incarnation}".encode()
 
 
 def _parsed(names: Sequence[str]) -> tuple[QueueEntry, ...]:
@@ -180,8 +193,11 @@ def _parsed(names: Sequence[str]) -> tuple[QueueEntry, ...]:
 
 
 def _outcome(results: list[Any]) -> _Outcome:
-    """Read a transaction's answer: what was deleted and created, or why neither was."""
-    deleted, created = results
+    """Read the answer of one for one entry: what was deleted and created, or why neither was.
+
+    One that makes no claim deletes only.
+    """
+    deleted, created = results[0], results[-1]
     if not isinstance(created, Exception):
         return _Outcome.WON
     if isinstance(deleted, NoNodeError):

@@ -181,39 +181,40 @@ def test_claims_of_one_pass_are_won_one_by_one_where_others_claim_too(server: Se
     assert one.task_queue.claim(more, node) == more
 
 
-def claimed_soon(queue: TaskQueue, node: Node, *entries: QueueEntry) -> tuple[QueueEntry, ...]:
-    """Claim without waiting, and then wait for the answer."""
-    answer = queue.claim_soon(entries, node)
+def taken_soon(queue: TaskQueue, node: Node, *entries: QueueEntry) -> tuple[QueueEntry, ...]:
+    """Take entries without waiting, and then wait for the answer."""
+    answer = queue.take_soon(entries, node)
     assert answer is not None, "others are believed to compete"
     return answer()
 
 
-def test_a_claim_that_is_not_waited_for_is_answered_as_any_other(server: Server) -> None:
+def test_entries_that_are_taken_without_waiting_are_gone_and_not_claimed(server: Server) -> None:
     daemon, node = a_worker(server)
     queue = daemon.task_queue
     queue.offer([entry(1), entry(2)])
-    assert claimed_soon(queue, node, entry(2), entry(1)) == (entry(2), entry(1))
+    assert taken_soon(queue, node, entry(2), entry(1)) == (entry(2), entry(1))
     assert queue.entries() == ()
-    assert queue.claimed() == {1, 2}
+    assert queue.claimed() == frozenset()
 
 
 def test_claims_are_waited_for_where_others_claim_too(server: Server) -> None:
     (mine, my_node), (others, their_node) = a_worker(server, HERE), a_worker(server, THERE)
     mine.task_queue.offer([entry(1), entry(2)])
     assert others.task_queue.claim([entry(1)], their_node) == (entry(1),)
-    assert claimed_soon(mine.task_queue, my_node, entry(1), entry(2)) == (entry(2),)
+    assert taken_soon(mine.task_queue, my_node, entry(1), entry(2)) == (entry(2),)
+    assert mine.task_queue.entries() == ()
     mine.task_queue.offer([entry(3)])
-    assert mine.task_queue.claim_soon([entry(3)], my_node) is None
+    assert mine.task_queue.take_soon([entry(3)], my_node) is None
     assert mine.task_queue.claim([entry(3)], my_node) == (entry(3),)
 
 
-def test_the_claim_of_a_lost_session_is_not_sent(server: Server) -> None:
+def test_a_lost_session_takes_nothing(server: Server) -> None:
     daemon, node = a_worker(server)
     daemon.task_queue.offer([entry(1)])
     server.expire(daemon)
     server.until(lambda: daemon.membership.standing() is Standing.LOST)
     with pytest.raises(RegistryUnavailableError):
-        claimed_soon(daemon.task_queue, node, entry(1))
+        taken_soon(daemon.task_queue, node, entry(1))
     assert server.daemon().task_queue.entries() == (entry(1),)
 
 
@@ -247,7 +248,7 @@ def test_a_look_after_each_notification_shows_what_that_was_about(server: Server
         queue.offer([entry(task)])
         server.until(watcher.is_notified_since(before))
         assert daemon.task_queue.entries() == (entry(task),)
-        assert claimed_soon(daemon.task_queue, node, entry(task)) == (entry(task),)
+        assert taken_soon(daemon.task_queue, node, entry(task)) == (entry(task),)
 
 
 def test_a_look_after_two_notifications_shows_what_both_were_about(server: Server) -> None:
@@ -273,7 +274,7 @@ def test_what_was_claimed_since_a_notification_is_not_looked_at_again(server: Se
     before = watcher.notified
     server.daemon().task_queue.offer([entry(1), entry(2)])
     server.until(watcher.is_notified_since(before))
-    assert claimed_soon(daemon.task_queue, node, entry(1)) == (entry(1),)
+    assert taken_soon(daemon.task_queue, node, entry(1)) == (entry(1),)
     assert daemon.task_queue.entries() == (entry(2),)
 
 

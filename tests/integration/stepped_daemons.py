@@ -155,10 +155,10 @@ class _Rung:
     def claim(self, entries: Sequence[QueueEntry], node: Any) -> tuple[QueueEntry, ...]:
         return self._queue.claim(entries, node)
 
-    def claim_soon(
+    def take_soon(
         self, entries: Sequence[QueueEntry], node: Any
     ) -> Callable[[], tuple[QueueEntry, ...]] | None:
-        return self._queue.claim_soon(entries, node)
+        return self._queue.take_soon(entries, node)
 
     def claimed(self) -> frozenset[int]:
         return self._queue.claimed()

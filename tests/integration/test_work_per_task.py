@@ -51,9 +51,9 @@ BUDGET: Mapping[str, tuple[int, int, int]] = {
     "worker: round_trips": (20, 6, 10),
     "worker: statements": (20, 6, 10),
     "worker: transactions": (20, 6, 10),
-    "worker: zookeeper_bytes": (0, 4877, 12299),
+    "worker: zookeeper_bytes": (0, 1308, 3390),
     "worker: zookeeper_reads": (0, 1, 5),
-    "worker: zookeeper_writes": (0, 2, 6),
+    "worker: zookeeper_writes": (0, 1, 5),
 }
 
 

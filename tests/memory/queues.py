@@ -93,16 +93,27 @@ class MemoryTaskQueue:
         self._was_beaten = len(won) < len(entries)
         return tuple(won)
 
-    def claim_soon(
+    def _take(self, entries: Sequence[QueueEntry], node: Node) -> tuple[QueueEntry, ...]:
+        registry = self._registry
+        won: list[QueueEntry] = []
+        for entry in entries:
+            with registry.changing(f"claim {entry.name}", node):
+                if entry.name in registry.server.children(TASKS_QUEUE):
+                    registry.server.delete(TASKS_QUEUE, entry.name)
+                    won.append(entry)
+        self._was_beaten = len(won) < len(entries)
+        return tuple(won)
+
+    def take_soon(
         self, entries: Sequence[QueueEntry], node: Node
     ) -> Callable[[], tuple[QueueEntry, ...]] | None:
         if self._was_beaten:
             return None
         if self._registry.claims_late:
-            return partial(self.claim, entries, node)
+            return partial(self._take, entries, node)
         won: tuple[QueueEntry, ...] | RegistryUnavailableError
         try:
-            won = self.claim(entries, node)
+            won = self._take(entries, node)
         except RegistryUnavailableError as error:
             won = error
 

@@ -2,12 +2,12 @@
 
 A claim is made twice: in the registry, so that workers don't run after the same entry, and in the
 row, which alone decides: afterwards, or at the same time as long as no other worker has taken
-anything from under this one. What a call that failed may have done is never guessed: the entries
-are remembered and looked at again in the tables before any other is claimed, so that an attempt
-whose row says that it is ours is either started or reported, never forgotten. Attempts that need
-data sources, an environment, or what former runs have measured, are *awaiting inputs* from their
-claim until that has been read; nothing else is claimed before that. No threads and no time of its
-own: a service or a simulator calls `run_once`.
+anything from under this one; then the entry is taken without a claim. What a call that failed may
+have done is never guessed: the entries are remembered and looked at again in the tables before any
+other is claimed, so that an attempt whose row says that it is ours is either started or reported,
+never forgotten. Attempts that need data sources, an environment, or what former runs have measured,
+are *awaiting inputs* from their claim until that has been read; nothing else is claimed before
+that. No threads and no time of its own: a service or a simulator calls `run_once`.
 
 A *hint* names attempts that a master has submitted this moment. If nothing else waits, their rows
 are claimed before their entries are seen, which are then only taken out of the queue.
@@ -177,7 +177,7 @@ class ClaimLoop:
             return gathering
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
-        answer = self._queue.claim_soon(wanted, node)
+        answer = self._queue.take_soon(wanted, node)
         taken = frozenset(wanted)
         if answer is None:
             # Others want them, too: the rows are asked for what was won of the entries.
@@ -186,10 +186,11 @@ class ClaimLoop:
             self._entries = tuple(entry for entry in self._entries if entry not in taken)
             claimed = self._take_rows(won, node)
         else:
-            # The rows decide alone, and are asked while the registry is.
+            # The rows decide alone, and are asked while the registry is, which holds no claims.
             self._entries = tuple(entry for entry in self._entries if entry not in taken)
             claimed = self._take_rows(wanted, node)
-            won = answer()
+            answer()
+            won = ()
         if won:
             self._to_release += won
             if len(claimed) < len(won):
