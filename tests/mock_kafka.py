@@ -1,86 +1,23 @@
-"""A broker of Kafka in the tests' own process: the mock cluster of librdkafka, from its wheel.
-
-Others reach it by TCP. It forgets all at the end, keeps about 5 MB of a partition, and shows aborted
-transactions to everybody.
-"""
+"""The broker of the example of streams, in the tests' own process."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import importlib.util
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import confluent_kafka
-from confluent_kafka import Producer
-
-_PRODUCER: Final = 0
-_SITE: Final = Path(confluent_kafka.__file__).parent.parent
+_FILE = Path(__file__).resolve().parents[1] / "examples" / "streams" / "broker.py"
 
 
-def _library() -> ctypes.CDLL:
-    (path,) = _SITE.glob("confluent_kafka.libs/librdkafka-*.so*")
-    library = ctypes.CDLL(str(path))
-    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
-    for name, result, arguments in (
-        ("rd_kafka_conf_new", pointer, []),
-        ("rd_kafka_new", pointer, [number, pointer, text, ctypes.c_size_t]),
-        ("rd_kafka_destroy", None, [pointer]),
-        ("rd_kafka_mock_cluster_new", pointer, [pointer, number]),
-        ("rd_kafka_mock_cluster_destroy", None, [pointer]),
-        ("rd_kafka_mock_cluster_bootstraps", text, [pointer]),
-        ("rd_kafka_mock_topic_create", number, [pointer, text, number, number]),
-        ("rd_kafka_mock_broker_set_down", number, [pointer, ctypes.c_int32]),
-        ("rd_kafka_mock_broker_set_up", number, [pointer, ctypes.c_int32]),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+def _loaded() -> Any:
+    spec = importlib.util.spec_from_file_location("mock_kafka_broker", _FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-class Broker:
-    """A cluster of one broker."""
-
-    def __init__(self, library: ctypes.CDLL, cluster: int) -> None:
-        self._library = library
-        self._cluster = cluster
-        self.servers: str = library.rd_kafka_mock_cluster_bootstraps(cluster).decode()
-        self._producer = Producer({"bootstrap.servers": self.servers})
-
-    def create(self, topic: str, partitions: int) -> None:
-        failed = self._library.rd_kafka_mock_topic_create(
-            self._cluster, topic.encode(), partitions, 1
-        )
-        assert not failed
-
-    def produce(self, topic: str, partition: int, values: Sequence[bytes], **more: Any) -> None:
-        """Append records to a partition; all are there on return."""
-        for value in values:
-            while True:
-                try:
-                    self._producer.produce(topic, value, partition=partition, **more)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-        assert self._producer.flush(30) == 0
-
-    def go_down(self) -> None:
-        assert not self._library.rd_kafka_mock_broker_set_down(self._cluster, 1)
-
-    def come_up(self) -> None:
-        assert not self._library.rd_kafka_mock_broker_set_up(self._cluster, 1)
-
-
-@contextmanager
-def a_broker() -> Iterator[Broker]:
-    library = _library()
-    said = ctypes.create_string_buffer(500)
-    handle = library.rd_kafka_new(_PRODUCER, library.rd_kafka_conf_new(), said, len(said))
-    assert handle, said.value
-    cluster = library.rd_kafka_mock_cluster_new(handle, 1)
-    try:
-        yield Broker(library, cluster)
-    finally:
-        library.rd_kafka_mock_cluster_destroy(cluster)
-        library.rd_kafka_destroy(handle)
+_module = _loaded()
+Broker = _module.Broker
+a_broker = _module.a_broker

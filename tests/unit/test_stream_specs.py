@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -512,3 +513,9 @@ def test_a_key_that_nothing_asked_for_is_a_mistake() -> None:
     Fields({"known": 1, "unknown" * 20: 2}, "", findings).close()
     assert len(findings.mistakes) == 2
     assert max(map(len, findings.mistakes)) < 120
+
+
+def test_the_specification_of_the_example_has_no_mistake() -> None:
+    file = Path(__file__).resolve().parents[2] / "examples" / "streams" / "supervisor.json"
+    spec = _spec(json.loads(file.read_text(encoding="utf-8")))
+    assert (spec.id, spec.io.task_count, spec.io.replicas) == ("departures", 2, 2)
