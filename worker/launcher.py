@@ -10,6 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -134,9 +136,9 @@ class Launcher:
         parameters = effective_parameters(
             global_properties,
             local_properties,
-            system=system_parameters(
-                moment=moment,
-                zone=zone,
+            system=_system_parameters(
+                moment.astimezone(UTC),
+                zone,
                 complement=task.complement,
                 complement_uses_chosen_date=self._complement_uses_chosen_date,
             ),
@@ -265,6 +267,19 @@ def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
         if name in _SEEN_BY_TASKS or name.startswith("LC_")
     }
     return {"PATH": _DEFAULT_PATH, "LANG": "C.UTF-8", **seen}
+
+
+@lru_cache(maxsize=100)
+def _system_parameters(
+    moment: datetime, zone: ZoneInfo, *, complement: bool, complement_uses_chosen_date: bool
+) -> Mapping[str, str]:
+    """Return the same for all attempts of a moment, which many that were claimed together have."""
+    return system_parameters(
+        moment=moment,
+        zone=zone,
+        complement=complement,
+        complement_uses_chosen_date=complement_uses_chosen_date,
+    )
 
 
 def _properties(place: str, stored: object) -> tuple[Property, ...]:

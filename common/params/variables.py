@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 OWN_PREFIX: Final = "ORCAFLOW_PARAM_"
@@ -44,6 +45,7 @@ class Variables:
     """The parameters without a variable, each with the reason."""
 
 
+@lru_cache(maxsize=2_000)
 def variable_of(name: str) -> str | None:
     """Return the variable of a parameter; None if nothing like its name can be one.
 

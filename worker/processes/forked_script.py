@@ -225,13 +225,15 @@ def _take_down(names: list[str]) -> bool:
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.last_exc = None  # type: ignore[attr-defined, unused-ignore]
     sys.stdout, sys.stderr, sys.stdin = sys.__stdout__, sys.__stderr__, sys.__stdin__
-    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
-        for each in gc.get_objects():
-            # Of objects that end together, the file might be closed before its buffer is empty.
-            if type(each) is kind and not each.closed:
-                with contextlib.suppress(Exception):
-                    each.flush()
-    del each
+    kinds = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+    files = [each for each in gc.get_objects() if type(each) in kinds]
+    for each in sorted(files, key=lambda file: kinds.index(type(file))):
+        # Of objects that end together, the file might be closed before its buffer is empty.
+        if not each.closed:
+            with contextlib.suppress(Exception):
+                each.flush()
+    each = None
+    files.clear()
     modules = [sys.modules.pop(name) for name in ("__main__", *names)]
     left = [weakref.ref(each) for each in modules if isinstance(each, types.ModuleType)]
     modules.clear()

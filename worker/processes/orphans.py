@@ -35,8 +35,8 @@ class Orphans:
         """
         own = os.getpid()
         # The kernel gives orphans to the main thread; children of other threads are not listed.
-        self._children = Path(f"/proc/{own}/task/{own}/children")
-        self.adopts = adopts and self._children.exists()
+        self._children = f"/proc/{own}/task/{own}/children"
+        self.adopts = adopts and Path(self._children).exists()
         """True while orphans come to this process."""
         self._spared: set[int] = set()
         self._spared_marks: set[int] = set()
@@ -109,7 +109,7 @@ class Orphans:
 
     def _orphans(self, live: LiveAttempts) -> list[int]:
         leaders = live.leaders()
-        return [pid for pid in map(int, self._children.read_bytes().split()) if pid not in leaders]
+        return [pid for pid in map(int, _content(self._children).split()) if pid not in leaders]
 
     def _belonging(self, execute_path: str, live: LiveAttempts) -> Callable[[int], bool]:
         """Return the question whether an orphan is of this attempt, or may be and of no other.
@@ -142,6 +142,18 @@ class Orphans:
                 self._spared.discard(pid)
         except ChildProcessError:
             self._spared.discard(pid)
+
+
+def _content(path: str) -> bytes:
+    """Read a file of the kernel's, for each end of an attempt: `Path` takes three times as long."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(file, 65_536):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
 
 
 def _names_another(pid: int, execute_path: str, live: LiveAttempts) -> bool:
