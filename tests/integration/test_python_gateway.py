@@ -388,6 +388,7 @@ def test_x25_an_author_schedules_no_more_often_by_the_gateway_than_elsewhere(sta
         with pytest.raises(Py4JError, match=r"at least 60 s apart \(api.schedule_seconds_author\)"):
             submit(author, name, tasks, edge, schedule=quick)
     assert (quick["crontab"], ReleaseState.ONLINE) not in stage.schedules()
+    assert [each for each, _ in stage.schedules()] == [SCHEDULE["crontab"], quick["crontab"]]
     submit(boss, "quick", tasks, edge, schedule=quick)
     assert (quick["crontab"], ReleaseState.ONLINE) in stage.schedules()
 
