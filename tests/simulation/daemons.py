@@ -47,6 +47,7 @@ class Daemon:
     runs: RunWorker | None = None
     compared: int = 0
     joined: Callable[[], bool] = lambda: True
+    ordered: Callable[[], object] = lambda: None
 
     def wake(self, name: str, now: timedelta) -> None:
         for step in self.steps:

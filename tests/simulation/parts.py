@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.model.cluster import Node
 from common.model.instances import TaskReport
+from master.assembly import Master
 from master.loops.run_worker import RunWorker
 from tests.memory.store import (
     MemoryCommandStore,
@@ -25,8 +26,10 @@ from tests.memory.store import (
     MemoryTaskStore,
     MemoryTimeoutStore,
 )
+from worker.assembly import Worker
 
 if TYPE_CHECKING:
+    from tests.simulation.daemons import Daemon
     from tests.simulation.world import World
 
 
@@ -78,3 +81,5 @@ class Parts:
     failover_store: Callable[[MemoryDatabase, World], MemoryFailoverStore] = HeldUpFailoverStore
     run_worker: Callable[[RunWorker], None] = lambda _: None
     hold_interval: timedelta = timedelta(seconds=2)
+    with_master: Callable[[Daemon, Master], None] = lambda _, _master: None
+    with_worker: Callable[[Daemon, Worker], None] = lambda _, _worker: None

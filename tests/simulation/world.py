@@ -529,6 +529,7 @@ class World:
         )
         for loop in (*master.loops, notice):
             self.add(daemon, loop, master.wakes.by_name)
+        self.parts.with_master(daemon, master)
 
     def _make_worker(self, daemon: Daemon) -> None:
         host, _, port = daemon.name.partition(":")
@@ -547,7 +548,12 @@ class World:
             folders=AttemptFolders(work="/t", logs="/t/logs"),
             heartbeat_text=lambda _: lambda: self.heartbeat(host),
         )
-        hints = HintLoop(Mailbox(daemon.source), hinted=worker.claims.hinted)
+        self.parts.with_worker(daemon, worker)
+        hints = HintLoop(
+            Mailbox(daemon.source),
+            hinted=worker.claims.hinted,
+            ordered=lambda: daemon.ordered(),  # noqa: PLW0108  # It is set later.
+        )
         for loop in (*worker.loops, hints):
             self.add(daemon, loop, worker.wakes.by_name)
         daemon.after_step = attempts[0].report_ends

@@ -1,0 +1,101 @@
+"""Mistakes that people make about streams, each planted into the simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from common.model.locks import Lock
+from common.model.streams.spec import Offsets
+from common.model.streams.tasks import Orders, Sequence
+from common.store.master.supervisor_ports import Lease
+from master.supervisors import conversations
+from master.supervisors.draft import Draft
+from master.supervisors.view import Conversation, TaskGroup
+from tests.memory.datasets import MemoryDatasets
+from tests.memory.streams import MemorySupervisorStore, RuntimeRecord
+from tests.simulation.stream_process import Warehouse
+from worker.spark.streaming import course
+from worker.spark.streaming.course import Course
+
+
+class BlindDatasets(MemoryDatasets):
+    """Publishes without comparing the stored offsets with the start of the range."""
+
+    def _stale(self, dataset: str, starts: Mapping[int, int]) -> str:
+        return ""
+
+
+class TrustingDatasets(MemoryDatasets):
+    """Believes that a lock which was had once is still valid."""
+
+    def _covering(self, task_id: int, dataset: str, chunk: int) -> Lock | None:
+        lock = super()._covering(task_id, dataset, chunk)
+        return None if lock is None else replace(lock, revoked=False)
+
+
+class OneFolderWarehouse(Warehouse):
+    """Gives every write of a sequence the same files."""
+
+    def path(self, task_id: int, write: int, sequence: str, chunk: int) -> str:
+        return f"{sequence}/{chunk}"
+
+
+class EpochlessStore(MemorySupervisorStore):
+    """Writes the steps of any master that once had the lease."""
+
+    def _owned(self, node: Any, lease: Lease) -> RuntimeRecord | None:
+        return self._tables.runtime(lease.supervisor)
+
+
+def merge_without_asking(planted: pytest.MonkeyPatch) -> None:
+    """Take the offsets that tasks have reported as the ends, before they have paused there.
+
+    And have tasks believe it.
+    """
+
+    def pausing(draft: Draft, group: TaskGroup, talk: Conversation) -> TaskGroup:
+        tasks = [task for task in draft.tasks_of(group) if task.offsets]
+        if not tasks:
+            return group
+        return conversations._set_ends(draft, group, tasks, finish=talk.finish)
+
+    def ended(heard: Course, orders: Orders) -> Course:
+        assert orders.end is not None
+        end: Offsets = dict(orders.end)
+        last = heard.sequences[-1]
+        closed = (*heard.sequences[:-1], replace(last, end=end))
+        if not orders.finish:
+            closed = (*closed, Sequence(id=last.id + 1, start=end))
+        # A place behind the end counts as the end.
+        return replace(heard, sequences=closed, full=False, at={**heard.at, **end})
+
+    planted.setattr(conversations, "_pausing", pausing)
+    planted.setattr(course, "_ended", ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMistake:
+    """A mistake, the parts that make it, and a seed that exposes it."""
+
+    name: str
+    seed: int
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    plants: bool = False
+
+    def plant(self, planted: pytest.MonkeyPatch) -> None:
+        """Make the mistake for as long as the context lasts."""
+        if self.plants:
+            merge_without_asking(planted)
+
+
+STREAM_MISTAKES = (
+    StreamMistake(name="compare left out", seed=7, parts={"datasets": BlindDatasets}),
+    StreamMistake(name="lock not read again", seed=0, parts={"datasets": TrustingDatasets}),
+    StreamMistake(name="files overwritten", seed=6, parts={"warehouse": OneFolderWarehouse}),
+    StreamMistake(name="epoch ignored", seed=5, parts={"supervisors": EpochlessStore}),
+    StreamMistake(name="checkpoint merged without check", seed=10, plants=True),
+)
