@@ -56,7 +56,9 @@ class Store(Protocol):
 
     def task(self, task_id: int) -> TaskFacts | None: ...
 
-    def segments(self, dataset: str, interval: Interval | None) -> tuple[Segment, ...]: ...
+    def segments(
+        self, task_id: int, dataset: str, interval: Interval | None
+    ) -> tuple[Segment, ...]: ...
 
     def lock(
         self,
@@ -115,7 +117,7 @@ class DatasetAnswers:
             ask = read_ask(document)
             match ask:
                 case AskSegments():
-                    return self._segments(ask)
+                    return self._segments(task_id, ask)
                 case AskLock():
                     return self._lock(task_id, ask)
                 case AskFolder():
@@ -146,8 +148,8 @@ class DatasetAnswers:
             log.exception("request of a task failed", extra={"task_instance_id": task_id})
             return {"outcome": "refused", "reason": "the worker has failed; its log says why"}
 
-    def _segments(self, ask: AskSegments) -> Mapping[str, Any]:
-        found = self._store.segments(ask.dataset, ask.interval)
+    def _segments(self, task_id: int, ask: AskSegments) -> Mapping[str, Any]:
+        found = self._store.segments(task_id, ask.dataset, ask.interval)
         return {
             "outcome": "segments",
             "interval": None if ask.interval is None else _ends(ask.interval),

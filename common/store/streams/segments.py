@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, DateTime, bindparam, func, literal, select, union_all
+from sqlalchemy import Connection, DateTime, bindparam, func, literal, or_, select, union_all
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.intervals import Interval
@@ -15,7 +15,7 @@ from common.model.locks import WRITING_LOCKS, LockGranularity, LockType
 from common.model.segments import Conflict, LockLost, Segment, SegmentId
 from common.store.streams.datasets import overlaps, take_turn
 from common.store.streams.locks import locks_of
-from common.store.tables import dataset_offsets, pending_segment, segment
+from common.store.tables import dataset_offsets, pending_segment, segment, task_lock_holder
 from common.store.transaction import AnyRow
 
 _TIME: Final = DateTime(timezone=True)
@@ -69,6 +69,12 @@ _USED: Final = (
     .where(segment.c.dataset == bindparam("dataset"))
     .where(segment.c.used)
     .order_by(segment.c.interval, segment.c.version, segment.c.partition_num)
+)
+_SEEN: Final = or_(
+    segment.c.added_beside.is_(None),
+    segment.c.added_beside.not_in(
+        select(task_lock_holder.c.lock_id).where(task_lock_holder.c.task_id == bindparam("task_id"))
+    ),
 )
 _USED_WITHIN: Final = _USED.where(overlaps(segment.c.interval, _START, _END))
 _OFFSETS: Final = (
@@ -170,14 +176,22 @@ def _version(rows: Sequence[AnyRow], interval: Interval, own: str) -> str | Conf
 
 
 def used_segments(
-    db: Connection, dataset: str, interval: Interval | None = None
+    db: Connection, dataset: str, interval: Interval | None = None, *, task_id: int | None = None
 ) -> tuple[Segment, ...]:
-    """Return the segments whose rows are the dataset's, or that have some in the interval."""
+    """Return the segments whose rows are the dataset's, or that have some in the interval.
+
+    An attempt does not see what was added beside a lock by which it replaces: that stays anyway,
+    and would be there twice if the attempt wrote it again.
+    """
     values: dict[str, Any] = {"dataset": dataset}
-    if interval is None:
-        return tuple(_segment(row) for row in db.execute(_USED, values))
-    values |= {"start": interval.start, "end": interval.end}
-    return tuple(_segment(row) for row in db.execute(_USED_WITHIN, values))
+    statement = _USED
+    if interval is not None:
+        statement = _USED_WITHIN
+        values |= {"start": interval.start, "end": interval.end}
+    if task_id is not None:
+        statement = statement.where(_SEEN)
+        values["task_id"] = task_id
+    return tuple(_segment(row) for row in db.execute(statement, values))
 
 
 def offsets(db: Connection, dataset: str) -> tuple[PartitionOffset, ...]:

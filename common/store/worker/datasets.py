@@ -158,9 +158,13 @@ class PostgresDatasetStore:
             return None
         return TaskFacts(process_instance_id=row.process_instance_id, name=row.name)
 
-    def segments(self, dataset: str, interval: Interval | None) -> tuple[Segment, ...]:
-        """Return the segments whose rows are the dataset's, or that have some in the interval."""
-        return repeatable(self._engine, lambda db: used_segments(db, dataset, interval))
+    def segments(
+        self, task_id: int, dataset: str, interval: Interval | None
+    ) -> tuple[Segment, ...]:
+        """Return the segments of the dataset, or of the interval, that an attempt reads."""
+        return repeatable(
+            self._engine, lambda db: used_segments(db, dataset, interval, task_id=task_id)
+        )
 
     def lock(
         self,

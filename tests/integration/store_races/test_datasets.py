@@ -41,6 +41,7 @@ from common.store.streams.locks import (
 )
 from common.store.streams.publication import publish
 from common.store.streams.segments import allocate, offsets, used_segments
+from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
@@ -502,6 +503,11 @@ def test_what_is_added_while_an_interval_is_replaced_stays(here: Engine, ds: str
     during = a_segment(adding.interval, adding.version, 1)
     adds_during = a_publication(ds, stream, during, sequence="2", range=a_range(1, 2))
     published(publish(here, adds_during))
+    # It stays anyway, so whoever replaces must not write it again; others see it.
+    store = PostgresDatasetStore(here)
+    assert store.segments(backfill, ds, hours(0, 1)) == store.segments(backfill, ds, None)
+    assert store.segments(backfill, ds, None) == (before,)
+    assert store.segments(stream, ds, None) == (before, during)
     new = a_segment(hours(0, 1), replacing.version)
     published(publish(here, replacement(ds, backfill, replacing, new)))
     moved = replace(during, id=replace(new.id, partition_num=1))
