@@ -37,6 +37,13 @@ class TrustingDatasets(MemoryDatasets):
         return None if lock is None else replace(lock, revoked=False)
 
 
+class CuriousDatasets(MemoryDatasets):
+    """Shows who replaces a chunk what was added beside its lock."""
+
+    def paths(self, task_id: int, dataset: str, chunk: int) -> list[str]:
+        return super().paths(0, dataset, chunk)
+
+
 class OneFolderWarehouse(Warehouse):
     """Gives every write of a sequence the same files."""
 
@@ -95,6 +102,7 @@ class StreamMistake:
 STREAM_MISTAKES = (
     StreamMistake(name="compare left out", seed=7, parts={"datasets": BlindDatasets}),
     StreamMistake(name="lock not read again", seed=0, parts={"datasets": TrustingDatasets}),
+    StreamMistake(name="additions read", seed=21, parts={"datasets": CuriousDatasets}),
     StreamMistake(name="files overwritten", seed=6, parts={"warehouse": OneFolderWarehouse}),
     StreamMistake(name="epoch ignored", seed=5, parts={"supervisors": EpochlessStore}),
     StreamMistake(name="checkpoint merged without check", seed=10, plants=True),
