@@ -83,7 +83,7 @@ def test_a_planted_mistake_about_streams_is_caught(
             (
                 seed
                 for seed in dict.fromkeys((mistake.seed, *range(_ENOUGH)))
-                if _complaints(StreamWorld(seed, **mistake.parts))
+                if _complaints(StreamWorld(seed, stream=mistake.stream, **mistake.parts))
             ),
             None,
         )
@@ -94,7 +94,7 @@ def test_a_planted_mistake_about_streams_is_caught(
             f"{mistake.name!r}: seed={seed} exposes it now; write that down", stacklevel=1
         )
     # The same faults break nothing without the mistake.
-    assert _complaints(StreamWorld(seed)) == []
+    assert _complaints(StreamWorld(seed, stream=mistake.stream)) == []
 
 
 def _complaints(world: StreamWorld) -> list[str]:
