@@ -449,6 +449,9 @@ class StreamWorld(World):
             self._end(killed, TaskState.FAILURE)
         else:
             name = self._own.choice(("m1:1", "m2:1", *self.computers))
+            if self._paused is not None and self._paused.name == name:
+                # It is in the midst of a pass, which only the hooks of commits can end.
+                return
             self.log.append(f"{self.clock.elapsed} {name} is killed")
             self.kill(name, restarts_after=timedelta(seconds=self._own.choice((0.5, 5.0, 20.0))))
 
