@@ -38,6 +38,7 @@ from common.model.complement_states import Downstream, OnFailure, Reprocess, Run
 from common.model.complements import ComplementRequest, NewComplement, RunSettings
 from common.model.control import Dependent
 from common.model.definitions import ProcessGraph
+from common.model.depend_items import DependItem
 from common.model.plans import DefinitionSnapshot, DependentDefinition
 from common.model.schedules import Schedule
 from common.params import ParameterError, format_moment, parse_moment
@@ -278,6 +279,7 @@ def _awaited(
         if isinstance(node.control, Dependent)
         for group in node.control.groups
         for item in group.items
+        if isinstance(item, DependItem)
     ]
     ids = {item.definition_id for item in items}
     named = {item.definition_name for item in items if item.definition_id is None}

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from common.model.control import Dependent, read_control
+from common.model.depend_items import DependItem
 
 _DEPENDENT: Final = "DEPENDENT"
 
@@ -66,7 +67,7 @@ def needs_of(waits: Iterable[Wait]) -> tuple[Need, ...]:
             for group in dependent.groups:
                 for item in group.items:
                     reach = _REACH.get(item.cycle)
-                    if reach is None:
+                    if reach is None or not isinstance(item, DependItem):
                         continue
                     need = Need(
                         definition_id=item.definition_id,

@@ -207,6 +207,7 @@ def _add_loops(
         schedule_changed=lambda: master.wakes.wake(master.schedules.name),
         complement_changed=lambda: master.wakes.wake(master.complements.name),
         modes_changed=hints.look_again,
+        dataset_changed=master.dependents.on_dataset,
     )
     for loop in (*master.loops, notice):
         master.wakes.by_name[loop.name] = service.add(OutageTolerant(loop)).wake

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from common.model.depend_items import is_about_dataset
+
 if TYPE_CHECKING:
     from operations.references import Kind
 
@@ -106,7 +108,7 @@ def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionRef
 def depend_items(
     document: Mapping[str, Any],
 ) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
-    """Yield each item with node and place, and True if nothing else could do in its stead."""
+    """Yield each item about a definition: node, place, and True if nothing else could do for it."""
     for node in nodes_of(document):
         if type_of(node) != "DEPENDENT":
             continue
@@ -117,7 +119,7 @@ def depend_items(
             items = listed(group.get("dependItemList")) if isinstance(group, dict) else []
             inner_and = isinstance(group, dict) and (_is_and(group) or len(items) == 1)
             for inner, item in enumerate(items):
-                if isinstance(item, dict):
+                if isinstance(item, dict) and not is_about_dataset(item):
                     where = f"dependence.dependTaskList[{outer}].dependItemList[{inner}]"
                     yield name_of(node), where, item, outer_and and inner_and
 

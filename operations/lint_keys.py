@@ -53,6 +53,7 @@ _GROUP: Final = ("relation", "dependItemList")
 _ITEM: Final = (
     *("projectId", "projectName", "definitionId", "definitionName", "definitionList", "depTasks"),
     *("cycle", "dateValue", "intervals", "status", "state"),
+    *("dataset", "lateness", "idleAfter"),
 )
 _BRANCHES: Final = ("successNode", "failedNode")
 _SWITCH: Final = ("dependTaskList", "nextNode")

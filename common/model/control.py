@@ -20,6 +20,15 @@ from enum import Enum, IntEnum
 from typing import Any, TypeAlias, assert_never
 
 from common.expressions import Expression, ExpressionError, parse
+from common.model.depend_items import (
+    ALL_TASKS,
+    DependItem,
+    Item,
+    is_about_dataset,
+    read_dataset_item,
+    read_dates,
+    shown,
+)
 
 MAX_BRANCHES = 100
 MAX_SWITCH_STEPS = 10_000
@@ -29,33 +38,6 @@ MAX_ITEMS = 100
 """The items that a DEPENDENT may have. Each is up to 31 intervals, so 3,100 rows to look at."""
 
 MAX_CONDITIONS = 1_000
-
-ALL_TASKS = "ALL"
-
-DATE_VALUES: Mapping[str, tuple[str, ...]] = {
-    "hour": ("currentHour", "last1Hour", "last2Hours", "last3Hours", "last24Hours"),
-    "day": ("today", "last1Days", "last2Days", "last3Days", "last7Days"),
-    "week": (
-        "thisWeek",
-        "lastWeek",
-        "lastMonday",
-        "lastTuesday",
-        "lastWednesday",
-        "lastThursday",
-        "lastFriday",
-        "lastSaturday",
-        "lastSunday",
-    ),
-    "month": (
-        "thisMonth",
-        "thisMonthBegin",
-        "thisMonthEnd",
-        "lastMonth",
-        "lastMonthBegin",
-        "lastMonthEnd",
-    ),
-}
-"""The date values of each cycle (contract §10.2); `master.logic.intervals` cuts them."""
 
 
 class Relation(IntEnum):
@@ -125,40 +107,16 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DependItem:
-    """A definition, or one `task` of it, that must have succeeded in each interval.
-
-    With `any_interval` one interval is enough: an upstream that runs weekly has no run on the
-    other six days. It is Orcaflow's own key, `"intervals": "ANY"`; the default is `EVERY`.
-    """
-
-    definition_id: int | None
-    definition_name: str | None
-    project_id: int | None
-    task: str | None
-    cycle: str
-    date_value: str
-    any_interval: bool = False
-
-    @property
-    def key(self) -> str:
-        """`<definition>-<depTasks>-<cycle>-<dateValue>`, as the log and the user see it."""
-        definition = self.definition_name if self.definition_id is None else self.definition_id
-        task = ALL_TASKS if self.task is None else self.task
-        return f"{definition}-{task}-{self.cycle}-{self.date_value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DependGroup:
     """Items that one relation joins."""
 
     relation: Relation
-    items: tuple[DependItem, ...]
+    items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependent:
-    """A wait for runs of other definitions."""
+    """A wait for runs of other definitions, and for datasets."""
 
     relation: Relation
     groups: tuple[DependGroup, ...]
@@ -203,7 +161,7 @@ def check_targets(
     A branch leads to direct successors, every successor is in a branch, a switch has a default,
     and a condition looks at a direct upstream.
     """
-    place = f"task {_shown(name)}"
+    place = f"task {shown(name)}"
     match control:
         case SubProcess() | Dependent():
             return []
@@ -237,8 +195,8 @@ def check_targets(
                 mistakes.append(f"{place}, {key}: {fault}")
     taken = frozenset(target for _, targets in branches for target in targets)
     mistakes.extend(
-        f"{place}: its successor {_shown(follower)} is in no branch;"
-        f" {cure}, or take {_shown(name)} out of its preTasks"
+        f"{place}: its successor {shown(follower)} is in no branch;"
+        f" {cure}, or take {shown(name)} out of its preTasks"
         for follower in downstream
         if follower not in taken
     )
@@ -257,9 +215,9 @@ def _misplaced_conditions(
                 continue
             key = f"dependence.dependTaskList[{index}].dependItemList[{number}].depTasks"
             fault = (
-                f"{_shown(task)} is not a direct upstream; add it to preTasks"
+                f"{shown(task)} is not a direct upstream; add it to preTasks"
                 if task in node_names
-                else f"there is no task {_shown(task)}"
+                else f"there is no task {shown(task)}"
             )
             mistakes.append(f"{place}, {key}: {fault}")
     return mistakes
@@ -270,19 +228,10 @@ _CODES_CURE = "task codes of later generations are not known here, write the tas
 
 def _fault_of_target(name: str, target: str, node_names: Collection[str]) -> str:
     if target in node_names:
-        return f"{_shown(target)} is not a direct successor; add {_shown(name)} to its preTasks"
+        return f"{shown(target)} is not a direct successor; add {shown(name)} to its preTasks"
     if _WHOLE_NUMBER.fullmatch(target):
-        return f"there is no task {_shown(target)}; {_CODES_CURE}"
-    return f"there is no task {_shown(target)}"
-
-
-def _shown(value: object) -> str:
-    """Return a value for a message, bounded. One with parts, which may be deep, is only named."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    return repr(value[:80]) if isinstance(value, str) else f"{value!r:.80}"
+        return f"there is no task {shown(target)}; {_CODES_CURE}"
+    return f"there is no task {shown(target)}"
 
 
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
@@ -410,32 +359,23 @@ class _ControlReader:
         task = self._name(item.get("depTasks"), f"{key}.depTasks", "the upstream task looked at")
         status = item.get("status")
         if status not in (Outcome.SUCCESS.value, Outcome.FAILURE.value):
-            self._mistake(f"{key}.status", f"must be SUCCESS or FAILURE, not {_shown(status)}")
+            self._mistake(f"{key}.status", f"must be SUCCESS or FAILURE, not {shown(status)}")
             return None
         return None if task is None else Condition(task=task, wanted=Outcome(status))
 
-    def _depend_item(self, entry: object, key: str) -> DependItem | None:
+    def _depend_item(self, entry: object, key: str) -> Item | None:
         item = self._object(entry, key, needed=True)
         if not item:
             return None
+        if is_about_dataset(item):
+            return read_dataset_item(item, key, self._mistake)
         definition_id, name = self._definition(item, key, "definitionId", "definitionName")
         project = self._id(item.get("projectId"), f"{key}.projectId")
         task = self._name(item.get("depTasks"), f"{key}.depTasks", "ALL or a task of it")
-        cycle, date_value = item.get("cycle"), item.get("dateValue")
-        if not isinstance(cycle, str) or cycle not in DATE_VALUES:
-            self._mistake(
-                f"{key}.cycle", f"must be one of {', '.join(DATE_VALUES)}, not {_shown(cycle)}"
-            )
+        dates = read_dates(item, key, self._mistake)
+        if dates is None:
             return None
-        if not isinstance(date_value, str) or date_value not in DATE_VALUES[cycle]:
-            self._mistake(
-                f"{key}.dateValue",
-                f"the cycle {cycle} has {', '.join(DATE_VALUES[cycle])}, not {_shown(date_value)}",
-            )
-            return None
-        intervals = item.get("intervals") or "EVERY"
-        if intervals not in ("EVERY", "ANY"):
-            self._mistake(f"{key}.intervals", f"must be EVERY or ANY, not {_shown(intervals)}")
+        cycle, date_value, any_interval = dates
         return DependItem(
             definition_id=definition_id,
             definition_name=name,
@@ -443,7 +383,7 @@ class _ControlReader:
             task=None if task == ALL_TASKS else task,
             cycle=cycle,
             date_value=date_value,
-            any_interval=intervals == "ANY",
+            any_interval=any_interval,
         )
 
     def _definition(
@@ -473,14 +413,14 @@ class _ControlReader:
             text = str(value)
         if not _WHOLE_NUMBER.fullmatch(text) or not 1 <= int(text) <= _LARGEST_ID:
             self._mistake(
-                key, f"must be a whole number from 1 to {_LARGEST_ID}, not {_shown(value)}"
+                key, f"must be a whole number from 1 to {_LARGEST_ID}, not {shown(value)}"
             )
             return None
         return int(text)
 
     def _name(self, value: object, key: str, what: str) -> str | None:
         if not isinstance(value, str) or not value:
-            self._mistake(key, f"must name {what}, not be {_shown(value)}")
+            self._mistake(key, f"must name {what}, not be {shown(value)}")
             return None
         return value
 
@@ -488,7 +428,7 @@ class _ControlReader:
         if value in _MISSING:
             return Relation.AND
         if not isinstance(value, str) or value not in Relation.__members__:
-            self._mistake(key, f"must be AND or OR, not {_shown(value)}")
+            self._mistake(key, f"must be AND or OR, not {shown(value)}")
             return Relation.AND
         return Relation[value]
 
@@ -496,7 +436,7 @@ class _ControlReader:
         if value is None:
             return None
         if not isinstance(value, str):
-            self._mistake(key, f"must be text, not {_shown(value)}")
+            self._mistake(key, f"must be text, not {shown(value)}")
             return None
         if not value.strip():
             return None
@@ -519,10 +459,10 @@ class _ControlReader:
             if entry in _MISSING or (entry == 0 and not isinstance(entry, bool)):
                 continue
             if isinstance(entry, int) and not isinstance(entry, bool):
-                self._mistake(key, f"{_shown(entry)} is a number; {_CODES_CURE}")
+                self._mistake(key, f"{shown(entry)} is a number; {_CODES_CURE}")
                 return None
             if not isinstance(entry, str):
-                self._mistake(key, f"must be the names of tasks, not {_shown(entry)}")
+                self._mistake(key, f"must be the names of tasks, not {shown(entry)}")
                 return None
             names.append(entry)
         return tuple(dict.fromkeys(names))
@@ -583,6 +523,7 @@ def named_definitions(controls: Iterable[Control]) -> tuple[int | str, ...]:
                     (item.definition_id, item.definition_name)
                     for group in control.groups
                     for item in group.items
+                    if isinstance(item, DependItem)
                 ]
             case Conditions() | Switch():
                 named = []

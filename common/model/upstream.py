@@ -1,8 +1,9 @@
 """Questions of DEPENDENT tasks to the tables, and the answers.
 
 Pure. A *question* names a definition, perhaps one task of it, and an interval of time; the answer
-is the newest run of that definition that counts in the interval (contract §10.3, DO). They
-are here because the master asks and the store answers.
+is the newest run of that definition that counts in the interval (contract §10.3, DO). Or it names a
+dataset; the answer is how far its stream has come. They are here because the master asks and the
+store answers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from common.model.states import ProcessState, TaskState
+from common.model.streams.progress import DatasetProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,16 @@ class Question:
     start: datetime
     end: datetime
     apart_from: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetQuestion:
+    """A question for the progress of the stream that feeds this dataset."""
+
+    dataset: str
+
+
+AnyQuestion: TypeAlias = Question | DatasetQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +72,13 @@ class UpstreamRun:
 
 
 class Absence(Enum):
-    """The reason why no run answers a question."""
+    """The reason why nothing answers a question."""
 
     NO_RUN = "no run in the interval yet"
     NO_DEFINITION = "there is no such definition"
     FIRST_RUN = "the task's own definition has never run before"
+    NO_STREAM = "no stream feeds the dataset: submit a supervisor for it, or mend its name"
 
 
-Answer: TypeAlias = UpstreamRun | Absence | None
+Answer: TypeAlias = UpstreamRun | DatasetProgress | Absence | None
 """None is `Absence.NO_RUN`."""

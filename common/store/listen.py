@@ -15,6 +15,8 @@ The triggers of the schema (`common.store.schema`) notify these *channels*:
 - `orcaflow_hold`: a pool has another size, so that attempts may be released. The payload is
   empty.
 - `orcaflow_worker`: the mode of a worker has changed. The payload is empty.
+- `orcaflow_dataset`: the offsets of a dataset's stream have moved, or another task is to read it.
+  The payload is the dataset's name.
 
 A notification only wakes early: each listener must also poll the tables now and then. The one after
 a (re)connection has an empty channel and means that any other may have been missed.
@@ -59,6 +61,7 @@ class Channel(StrEnum):
     SCHEDULE = "orcaflow_schedule"
     COMPLEMENT = "orcaflow_complement"
     WORKER = "orcaflow_worker"
+    DATASET = "orcaflow_dataset"
 
 
 ORDERS: Final = "orders"

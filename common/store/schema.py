@@ -42,7 +42,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 22))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 23))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -205,6 +205,31 @@ CREATE TRIGGER orcaflow_worker_mode_changed
     AFTER INSERT OR UPDATE OR DELETE ON t_ds_worker_mode
     FOR EACH STATEMENT
     EXECUTE FUNCTION orcaflow_notify('orcaflow_worker')""",
+    # Whoever writes offsets, of whatever version, says when. Equal notifications of a transaction
+    # are delivered once, so that a publication of many partitions is one.
+    """\
+CREATE FUNCTION orcaflow_offsets_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.update_time := now();
+    PERFORM pg_notify('orcaflow_dataset', NEW.dataset);
+    RETURN NEW;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_dataset_published
+    BEFORE INSERT OR UPDATE ON t_ds_dataset_offsets
+    FOR EACH ROW
+    EXECUTE FUNCTION orcaflow_offsets_moved()""",
+    """\
+CREATE FUNCTION orcaflow_notify_supervisor() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify(TG_ARGV[0], NEW.supervisor);
+    RETURN NULL;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_stream_task_came
+    AFTER INSERT ON t_ds_stream_task
+    FOR EACH ROW
+    EXECUTE FUNCTION orcaflow_notify_supervisor('orcaflow_dataset')""",
     # Rows that are written without a code, by hand too, have their id as one, also if that changes.
     """\
 CREATE FUNCTION orcaflow_own_code() RETURNS trigger LANGUAGE plpgsql AS $$

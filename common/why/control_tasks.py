@@ -63,13 +63,20 @@ def dependent_cause(facts: Facts, attempt: Attempt) -> Cause:
     return Cause(
         cause=CauseKind.DEPENDENT,
         subject=task_subject(attempt),
-        text=f"task {attempt.name!r} waits for other process instances{more}"
+        text=f"task {attempt.name!r} waits for {_awaited(entries)}{more}"
         if attempt.evidence
         else f"task {attempt.name!r} has not looked at what it depends on yet",
         since=attempt.start_time or attempt.submit_time,
-        next="looked at again whenever a process instance ends, and every few seconds",
+        next="looked at again whenever a process instance ends or a stream publishes, and every few"
+        " seconds",
         because=because,
     )
+
+
+def _awaited(entries: Sequence[Mapping[str, Any]]) -> str:
+    about = {bool(entry.get("dataset")) for entry in entries}
+    runs, datasets = "other process instances", "datasets to be complete"
+    return datasets if about == {True} else runs if True not in about else f"{runs}, and {datasets}"
 
 
 def _entries(evidence: str | None) -> Sequence[Mapping[str, Any]]:
@@ -99,6 +106,13 @@ def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
         )
     key = str(entry.get("key", "?"))
     interval = f" from {entry['from']} to {entry.get('to')}" if entry.get("from") else ""
+    if entry.get("dataset"):
+        return Cause(
+            cause=CauseKind.DEPENDENT,
+            subject=f"dependent item {key}",
+            text=f"item {key}{interval} is not complete: {entry.get('why', '')}",
+            next=f"orcaflow stream status {entry['dataset']} tells more",
+        )
     if isinstance(run, dict):
         looked = f"looked at process instance {run.get('id')} in state {run.get('state')}"
         later = f"orcaflow instance why {run.get('id')} tells more"

@@ -1,5 +1,8 @@
 """Decides whether the condition of a DEPENDENT task is met (contract §10).
 
+An item about a dataset succeeds when its intervals are complete (`master.logic.completeness`); it
+fails only if no stream feeds the dataset. The rest is about runs.
+
 Pure: the business moment, the zone and the answers of the tables are arguments. `questions` lists
 the look-ups, `evaluate` turns their answers into a verdict, and no state is kept between two
 evaluations: a failed upstream that is run again counts by its new state (T89).
@@ -24,9 +27,20 @@ from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from common.model.control import Dependent, DependItem, Relation
+from common.model.control import Dependent, Relation
+from common.model.depend_items import DatasetItem, Item
 from common.model.states import ProcessState
-from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.model.streams.progress import DatasetProgress
+from common.model.upstream import (
+    Absence,
+    Answer,
+    AnyQuestion,
+    DatasetQuestion,
+    Question,
+    UpstreamRun,
+    UpstreamTask,
+)
+from master.logic.completeness import lacking
 from master.logic.intervals import Interval, intervals
 
 
@@ -58,7 +72,7 @@ class Verdict:
     `evidence` is made of JSON values: one entry for each interval of each item, in the order
     written, with the keys `group` (from 1), `key`, `from`, `to` (on the zone's clock), `run` (null
     or the row: `id`, `state`, `scheduleTime`, `startTime`, `endTime`), `task` (null or the attempt:
-    `id`, `state`, `endTime`), `result` and `why`.
+    `id`, `state`, `endTime`), `result` and `why`; and `dataset` for an item about one.
     """
 
     result: DependResult
@@ -110,9 +124,9 @@ Wait: TypeAlias = Entry | Joined
 
 def questions(
     dependent: Dependent, moment: datetime, zone: ZoneInfo, *, apart_from: int = 0
-) -> tuple[Question, ...]:
+) -> tuple[AnyQuestion, ...]:
     """List what must be looked up, each question once; `apart_from` is the waiting run's id."""
-    asked: dict[Question, None] = {}
+    asked: dict[AnyQuestion, None] = {}
     for group in dependent.groups:
         for item in group.items:
             for interval in intervals(item, moment, zone):
@@ -124,7 +138,7 @@ def evaluate(
     dependent: Dependent,
     moment: datetime,
     zone: ZoneInfo,
-    answers: Mapping[Question, Answer],
+    answers: Mapping[AnyQuestion, Answer],
     *,
     apart_from: int = 0,
 ) -> Verdict:
@@ -160,13 +174,13 @@ def wait_of(
     dependent: Dependent,
     moment: datetime,
     zone: ZoneInfo,
-    answers: Mapping[Question, Answer],
+    answers: Mapping[AnyQuestion, Answer],
     *,
     apart_from: int = 0,
 ) -> Wait:
     """Return the entries that `evaluate` judges, with the same arguments, and their joins."""
 
-    def of_item(item: DependItem) -> Wait:
+    def of_item(item: Item) -> Wait:
         looked = [
             _looked(item, interval, answers, apart_from)
             for interval in intervals(item, moment, zone)
@@ -185,7 +199,7 @@ def wait_of(
     )
 
 
-def _item_result(item: DependItem, results: Sequence[DependResult]) -> DependResult:
+def _item_result(item: Item, results: Sequence[DependResult]) -> DependResult:
     if not results:
         return DependResult.FAILED
     if item.any_interval:
@@ -210,7 +224,9 @@ def _joined(relation: Relation, results: Sequence[DependResult]) -> DependResult
 _JOINS = {Relation.AND: Join.ALL, Relation.OR: Join.ANY}
 
 
-def _entry(item: DependItem, looked: _Looked) -> Entry:
+def _entry(item: Item, looked: _Looked) -> Entry:
+    if isinstance(item, DatasetItem):
+        return Entry(result=looked.result)
     run = looked.run
     # One task of a run may succeed long before its run ends, and resuming a paused run begins it
     # anew.
@@ -220,7 +236,9 @@ def _entry(item: DependItem, looked: _Looked) -> Entry:
     return Entry(result=looked.result)
 
 
-def _question(item: DependItem, interval: Interval, apart_from: int) -> Question:
+def _question(item: Item, interval: Interval, apart_from: int) -> AnyQuestion:
+    if isinstance(item, DatasetItem):
+        return DatasetQuestion(dataset=item.dataset)
     return Question(
         definition_id=item.definition_id,
         definition_name=item.definition_name,
@@ -239,6 +257,7 @@ class _Looked:
     run: UpstreamRun | None
     result: DependResult
     why: str
+    dataset: str | None = None
 
     def as_json(self, zone: ZoneInfo) -> dict[str, Any]:
         interval, run = self.interval, self.run
@@ -262,6 +281,7 @@ class _Looked:
             },
             "result": self.result.name,
             "why": self.why,
+            **({} if self.dataset is None else {"dataset": self.dataset}),
         }
 
 
@@ -278,12 +298,14 @@ def _clock(moment: datetime | None, zone: ZoneInfo) -> str | None:
 
 
 def _looked(
-    item: DependItem,
+    item: Item,
     interval: Interval,
-    answers: Mapping[Question, Answer],
+    answers: Mapping[AnyQuestion, Answer],
     apart_from: int,
 ) -> _Looked:
     answer = answers.get(_question(item, interval, apart_from))
+    if isinstance(item, DatasetItem):
+        return _dataset_looked(item, interval, answer)
     if isinstance(answer, UpstreamRun) and answer.id != apart_from and _counts(answer, interval):
         result, why = _run_result(answer, item.task)
         return _Looked(interval=interval, run=answer, result=result, why=why)
@@ -292,10 +314,28 @@ def _looked(
     return _Looked(interval=interval, run=None, result=_ABSENT[absence], why=absence.value)
 
 
+def _dataset_looked(item: DatasetItem, interval: Interval, answer: Answer) -> _Looked:
+    if isinstance(answer, DatasetProgress):
+        why = lacking(answer, item, interval)
+        result = DependResult.SUCCESS if why is None else DependResult.WAITING
+    elif answer is Absence.NO_STREAM:
+        result, why = DependResult.FAILED, Absence.NO_STREAM.value
+    else:
+        result, why = DependResult.WAITING, "its stream has not been looked at yet"
+    return _Looked(
+        interval=interval,
+        run=None,
+        result=result,
+        why="the interval is complete" if why is None else why,
+        dataset=item.dataset,
+    )
+
+
 _ABSENT = {
     Absence.NO_RUN: DependResult.WAITING,
     Absence.NO_DEFINITION: DependResult.FAILED,
     Absence.FIRST_RUN: DependResult.SUCCESS,
+    Absence.NO_STREAM: DependResult.FAILED,
 }
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from common.model.control import DependItem
+from common.model.depend_items import Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Interval:
         return self.start <= moment < self.end
 
 
-def intervals(item: DependItem, moment: datetime, zone: ZoneInfo) -> tuple[Interval, ...]:
+def intervals(item: Item, moment: datetime, zone: ZoneInfo) -> tuple[Interval, ...]:
     """Return the intervals that an item means at an aware moment, oldest first.
 
     There is none for an unknown date value, for a named day that the zone left out, and at the ends

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from common.model.upstream import Answer, Question
+from common.model.upstream import Answer, AnyQuestion, DatasetQuestion, Question
 
 _Key: TypeAlias = int | str
 """A definition as a question names it: by id or by name."""
@@ -21,19 +21,20 @@ class WaitIndex:
     """Waits by their questions, and questions by the definitions that they name."""
 
     def __init__(self) -> None:
-        self._questions: dict[int, tuple[Question, ...]] = {}
+        self._questions: dict[int, tuple[AnyQuestion, ...]] = {}
         # Dictionaries for sets in order: each question with its waits, each definition with its
         # questions, and the last answers.
-        self._waits: dict[Question, dict[int, None]] = {}
+        self._waits: dict[AnyQuestion, dict[int, None]] = {}
         self._about: dict[_Key, dict[Question, None]] = {}
-        self._answers: dict[Question, Answer] = {}
+        self._answers: dict[AnyQuestion, Answer] = {}
 
-    def add(self, wait: int, questions: Iterable[Question]) -> None:
+    def add(self, wait: int, questions: Iterable[AnyQuestion]) -> None:
         """Enter a wait that is not there yet."""
         self._questions[wait] = asked = tuple(questions)
         for question in asked:
             self._waits.setdefault(question, {})[wait] = None
-            self._about.setdefault(_key(question), {})[question] = None
+            if isinstance(question, Question):
+                self._about.setdefault(_key(question), {})[question] = None
 
     def remove(self, wait: int) -> None:
         """Remove a wait, if it is there, with the questions that nobody else asks."""
@@ -44,12 +45,14 @@ class WaitIndex:
                 continue
             del self._waits[question]
             self._answers.pop(question, None)
+            if isinstance(question, DatasetQuestion):
+                continue
             about = self._about[_key(question)]
             del about[question]
             if not about:
                 del self._about[_key(question)]
 
-    def questions_of(self, waits: Iterable[int]) -> tuple[Question, ...]:
+    def questions_of(self, waits: Iterable[int]) -> tuple[AnyQuestion, ...]:
         """Return the questions of these waits, each once."""
         return tuple(
             {question: None for wait in waits for question in self._questions.get(wait, ())}
@@ -71,7 +74,11 @@ class WaitIndex:
                     found |= self._waits[question]
         return tuple(found)
 
-    def changed(self, answers: Mapping[Question, Answer]) -> tuple[int, ...]:
+    def waiting_for(self, dataset: str) -> tuple[int, ...]:
+        """Return the waits for intervals of a dataset."""
+        return tuple(self._waits.get(DatasetQuestion(dataset=dataset), ()))
+
+    def changed(self, answers: Mapping[AnyQuestion, Answer]) -> tuple[int, ...]:
         """Take these answers over; return the waits that had others, or none."""
         found: dict[int, None] = {}
         for question, answer in answers.items():
@@ -81,7 +88,7 @@ class WaitIndex:
                 found |= waits
         return tuple(found)
 
-    def answers_to(self, wait: int) -> dict[Question, Answer]:
+    def answers_to(self, wait: int) -> dict[AnyQuestion, Answer]:
         """Return the last answers to the questions of a wait."""
         return {
             question: self._answers[question]

@@ -1,10 +1,10 @@
 """Decides the DEPENDENT tasks of this master's runs, without a worker and without a thread each.
 
 A task waits as a row, and is read once: its questions stay the same. When a process instance or a
-task has ended anywhere, only the questions that it may answer are asked again, at an interval all
-of them, and only waits that have another answer are judged anew, by the pure
-`master.logic.dependent`. The evidence is kept in the row for people; the decision is a conditional
-update of the row, which reaches the run like any report.
+task has ended anywhere, or something was published of a dataset's stream, only the questions that
+this may answer are asked again, at an interval all of them, and only waits that have another answer
+are judged anew, by the pure `master.logic.dependent`. The evidence is kept in the row for people;
+the decision is a conditional update of the row, which reaches the run like any report.
 
 Runs that wait for each other would do so for ever. At the interval the needs of unchanged waits are
 followed from run to run, whatever their owner, and where `master.logic.deadlocks` finds a wait
@@ -14,76 +14,37 @@ upstream that failed.
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from threading import Lock
-from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
-from common.model.control import Dependent, read_control
+from common.model.control import Dependent
 from common.model.failures import FailureReason
 from common.model.states import TaskState
-from common.model.upstream import Answer, Question
+from common.model.upstream import AnyQuestion
 from common.store.master.ports import PAGE, DependentDecision, DependentStore, WaitingDependent
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.deadlocks import runs_needed, wait_cycles
-from master.logic.dependent import (
-    DependResult,
-    Verdict,
-    Wait,
-    evaluate,
-    questions,
-    wait_of,
-)
+from master.logic.dependent import DependResult, Verdict, Wait, questions
 from master.logic.wait_index import WaitIndex
+from master.loops.waiting_tasks import (
+    Answers,
+    WaitingTask,
+    condition_of,
+    judged,
+    reason_of,
+    wait_behind,
+)
 
 log = logging.getLogger(__name__)
-
-_Answers: TypeAlias = Mapping[Question, Answer]
-
-
-@dataclass(slots=True)
-class _Wait:
-    """A waiting task with its condition, and the zone of its dates.
-
-    `needed`: the runs that keep it undecided while they are live, as of the last judgement.
-    """
-
-    row: WaitingDependent
-    dependent: Dependent
-    zone: ZoneInfo
-    needed: tuple[int, ...] = ()
-
-    @property
-    def number(self) -> int:
-        return self.row.task_instance_id
-
-    @property
-    def moment(self) -> datetime:
-        return self.row.schedule_time or self.row.start_time
-
-    @property
-    def own(self) -> int:
-        """The id of its process instance."""
-        return self.row.ownership.process_instance_id
-
-    @property
-    def apart_from(self) -> int:
-        """The run that answers none of its questions; 0 if none is about its own definition.
-
-        So all that wait for the same runs ask the same questions.
-        """
-        possible = (None, self.row.process_definition_id)
-        items = (item for group in self.dependent.groups for item in group.items)
-        return self.own if any(item.definition_id in possible for item in items) else 0
 
 
 @dataclass(slots=True)
@@ -91,15 +52,17 @@ class _News:
     """The reasons for the next check.
 
     `anything`: all questions are asked again; `waits`: there may be new ones; `ended`: runs by id,
-    each with the names of its tasks that have ended, and None for the run itself.
+    each with the names of its tasks that have ended, and None for the run itself; `datasets`: those
+    of which more was published.
     """
 
     anything: bool = False
     waits: bool = False
     ended: dict[int, dict[str | None, None]] = field(default_factory=dict)
+    datasets: dict[str, None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return self.anything or self.waits or bool(self.ended)
+        return self.anything or self.waits or bool(self.ended) or bool(self.datasets)
 
     def end(self, run: int, task: str | None) -> None:
         self.ended.setdefault(run, {})[task] = None
@@ -107,6 +70,7 @@ class _News:
     def add(self, other: _News) -> None:
         self.anything |= other.anything
         self.waits |= other.waits
+        self.datasets |= other.datasets
         for run, tasks in other.ended.items():
             self.ended.setdefault(run, {}).update(tasks)
 
@@ -127,7 +91,7 @@ class DependentConfig:
 
 
 class DependentLoop:
-    """Decides waiting tasks; `on_end` and `on_new_wait` (a new task) may come from any thread."""
+    """Decides waiting tasks; `on_end`, `on_dataset`, `on_new_wait` may come from any thread."""
 
     name = "dependent"
 
@@ -157,7 +121,7 @@ class DependentLoop:
         self._breath = self._config.breath
         # All that wait for this master, by id.
         self._node: Node | None = None
-        self._waits: dict[int, _Wait] = {}
+        self._waits: dict[int, WaitingTask] = {}
         self._index = WaitIndex()
         # Those to be judged: they are new, have other answers, or could not be written.
         self._open: dict[int, None] = {}
@@ -179,6 +143,16 @@ class DependentLoop:
                 self._news.anything = True
             else:
                 self._news.end(run, task)
+        if is_first:
+            self._wake()
+
+    def on_dataset(self, name: str) -> None:
+        """Note that more of a dataset's stream was published, or another task reads it."""
+        with self._lock:
+            if not self._any_waits:
+                return
+            is_first = not self._news
+            self._news.datasets[name] = None
         if is_first:
             self._wake()
 
@@ -281,7 +255,7 @@ class DependentLoop:
     def _learn(self, row: WaitingDependent) -> None:
         number = row.task_instance_id
         one = self._read(row)
-        if not isinstance(one, _Wait):
+        if not isinstance(one, WaitingTask):
             self._unreadable[number] = (row, one)
             return
         # Its text has been read, and would only take memory.
@@ -300,10 +274,12 @@ class DependentLoop:
         self._index.remove(number)
 
     def _concerned(self, news: _News) -> tuple[int, ...]:
-        """Return the waits that the ended runs may decide."""
-        if not news.ended or not self._waits:
-            return ()
+        """Return the waits that the ended runs and the datasets may decide."""
         found: dict[int, None] = {}
+        for dataset in news.datasets:
+            found |= dict.fromkeys(self._index.waiting_for(dataset))
+        if not news.ended or not self._waits:
+            return tuple(found)
         for run in self._store.runs(list(news.ended)):
             names = (run.process_definition_id, run.definition_name)
             ended = news.ended[run.process_instance_id]
@@ -373,13 +349,13 @@ class DependentLoop:
         noted.update(self._write(pending))
         return noted
 
-    def _look_up(self, asked: Sequence[Question]) -> _Answers:
+    def _look_up(self, asked: Sequence[AnyQuestion]) -> Answers:
         return dict(zip(asked, self._store.look_up(asked), strict=True)) if asked else {}
 
-    def _judged(self, one: _Wait) -> DependentDecision | None:
+    def _judged(self, one: WaitingTask) -> DependentDecision | None:
         """Return the decision or the new evidence; None if nothing has changed."""
         answers = self._index.answers_to(one.number)
-        verdict, evidence = _verdict(one, answers)
+        verdict, evidence = judged(one, answers)
         match verdict.result:
             case DependResult.SUCCESS:
                 self._log_items(one.row, verdict)
@@ -392,11 +368,11 @@ class DependentLoop:
                     waiting=one.row,
                     state=TaskState.FAILURE,
                     evidence=evidence,
-                    reason=_why(verdict),
+                    reason=reason_of(verdict),
                     failure=FailureReason.UPSTREAM_FAILED,
                 )
             case DependResult.WAITING:
-                one.needed = runs_needed(_wait(one, answers))
+                one.needed = runs_needed(wait_behind(one, answers))
                 if evidence == one.row.evidence:
                     return None
                 return DependentDecision(waiting=one.row, evidence=evidence)
@@ -495,37 +471,37 @@ class DependentLoop:
         self, held_up: Sequence[WaitingDependent]
     ) -> list[tuple[WaitingDependent, Wait, str]]:
         """Evaluate waits of any owner as they are now; their own master may be behind."""
-        read: list[_Wait] = []
+        read: list[WaitingTask] = []
         unclear: set[int] = set()
         for each in held_up:
             one = self._read(each)
-            if isinstance(one, _Wait):
+            if isinstance(one, WaitingTask):
                 read.append(one)
             else:
                 # It will fail, and its run will go on.
                 unclear.add(each.ownership.process_instance_id)
-        asked: dict[Question, None] = {}
+        asked: dict[AnyQuestion, None] = {}
         for one in read:
             asked |= dict.fromkeys(
                 questions(one.dependent, one.moment, one.zone, apart_from=one.apart_from)
             )
         answers = self._look_up(list(asked))
         return [
-            (one.row, _wait(one, answers), _verdict(one, answers)[1])
+            (one.row, wait_behind(one, answers), judged(one, answers)[1])
             for one in read
             if one.own not in unclear
         ]
 
-    def _read(self, each: WaitingDependent) -> _Wait | str:
+    def _read(self, each: WaitingDependent) -> WaitingTask | str:
         """Read the task's condition and zone, or return the reason why they can't be read."""
-        dependent = _dependence(each)
+        dependent = condition_of(each)
         if not isinstance(dependent, Dependent):
             return dependent
         try:
             zone = self._zone if each.timezone_id is None else zone_named(each.timezone_id)
         except UnknownZoneError as error:
             return f"the run's time zone: {error}"
-        return _Wait(each, dependent, zone)
+        return WaitingTask(each, dependent, zone)
 
     def _log_items(self, each: WaitingDependent, verdict: Verdict) -> None:
         for item in verdict.items:
@@ -562,35 +538,3 @@ class DependentLoop:
         written = self._store.decide([decision], now=self._clock.now())
         self._forget(decision.waiting.task_instance_id)
         return bool(written)
-
-
-def _dependence(each: WaitingDependent) -> Dependent | str:
-    """Read the condition of the task, or return the reason why it can't be read."""
-    mistakes: list[str] = []
-    try:
-        node = json.loads(each.task_json)
-    except (ValueError, RecursionError) as error:
-        return f"the task's JSON can't be read: {error}"
-    if not isinstance(node, dict):
-        return "the task's JSON is no object"
-    control = read_control("DEPENDENT", node, f"task {each.name!r}", mistakes)
-    if mistakes or not isinstance(control, Dependent):
-        return "; ".join(mistakes) or "the task does not say what it depends on"
-    return control
-
-
-def _verdict(one: _Wait, answers: _Answers) -> tuple[Verdict, str]:
-    """Return the verdict, and the evidence as the row keeps it."""
-    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
-    return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
-
-
-def _wait(one: _Wait, answers: _Answers) -> Wait:
-    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
-
-
-def _why(verdict: Verdict) -> str:
-    failed = [entry for entry in verdict.evidence if entry["result"] == DependResult.FAILED.name]
-    if not failed:
-        return "what it depends on has failed"
-    return f"{failed[0]['key']}: {failed[0]['why']}"

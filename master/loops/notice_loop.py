@@ -42,6 +42,7 @@ class NoticeLoop:
         schedule_changed: Callable[[], None] = lambda: None,
         complement_changed: Callable[[], None] = lambda: None,
         modes_changed: Callable[[], None] = lambda: None,
+        dataset_changed: Callable[[str], None] = lambda _: None,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
         self._source = source
@@ -53,6 +54,7 @@ class NoticeLoop:
         self._schedule_changed = schedule_changed
         self._complement_changed = complement_changed
         self._modes_changed = modes_changed
+        self._dataset_changed = dataset_changed
         self._patience = patience
         self._stopping = False
 
@@ -84,6 +86,8 @@ class NoticeLoop:
                     self._complement_changed()
                 case Channel.WORKER:
                     self._modes_changed()
+                case Channel.DATASET:
+                    self._dataset_changed(notification.payload)
                 case _:
                     # The connection was lost in between: any notification may have been missed.
                     self._command_waiting()

@@ -22,6 +22,7 @@ from common.model.instances import Ownership
 from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
 from common.model.states import TERMINAL_PROCESS_STATES, TaskState
+from common.model.streams.progress import DatasetProgress
 from common.model.workers import WorkerMode
 from common.store.listen import Channel
 from common.store.master.plain_save import HintTarget, channel_of
@@ -321,6 +322,7 @@ class MemoryDatabase:
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
         self.worker_servers = Rows("t_ds_worker_server", WorkerServerRecord)
         self.worker_modes: dict[str, WorkerMode] = {}
+        self.progress: dict[str, DatasetProgress] = {}
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)

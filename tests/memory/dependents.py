@@ -8,7 +8,15 @@ from datetime import datetime
 
 from common.model.cluster import Node
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
-from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.model.upstream import (
+    Absence,
+    Answer,
+    AnyQuestion,
+    DatasetQuestion,
+    Question,
+    UpstreamRun,
+    UpstreamTask,
+)
 from common.store.master.ports import (
     PAGE,
     AnsweringRun,
@@ -101,8 +109,13 @@ class MemoryDependentStore(DependentStore):
             for definition in [self._db.definitions.get(process.process_definition_id)]
         )
 
-    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        return tuple(self._answer(question) for question in questions)
+    def look_up(self, questions: Sequence[AnyQuestion]) -> tuple[Answer, ...]:
+        return tuple(
+            self._db.progress.get(question.dataset, Absence.NO_STREAM)
+            if isinstance(question, DatasetQuestion)
+            else self._answer(question)
+            for question in questions
+        )
 
     def decide(self, decisions: Sequence[DependentDecision], *, now: datetime) -> frozenset[int]:
         with self._db.transaction("decide") as tx:

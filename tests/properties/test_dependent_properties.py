@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.model.control import Dependent, DependGroup, DependItem, Relation
+from common.model.control import Dependent, DependGroup, Relation
+from common.model.depend_items import DependItem
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import UpstreamRun, UpstreamTask
 from master.logic.dependent import Absence, Answer, DependResult, evaluate, questions

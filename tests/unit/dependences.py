@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from common.model.control import DATE_VALUES, Dependent, DependGroup, DependItem, Relation
+from common.model.control import Dependent, DependGroup, Relation
+from common.model.depend_items import DATE_VALUES, DependItem
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question, UpstreamRun, UpstreamTask
 from master.logic.dependent import Answer, DependResult, Verdict, evaluate, questions

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from common.model.control import (
-    DATE_VALUES,
     MAX_BRANCHES,
     MAX_ITEMS,
     Condition,
@@ -17,7 +17,6 @@ from common.model.control import (
     Control,
     Dependent,
     DependGroup,
-    DependItem,
     Outcome,
     Relation,
     SubProcess,
@@ -26,6 +25,7 @@ from common.model.control import (
     named_definitions,
     read_control,
 )
+from common.model.depend_items import DATE_VALUES, DatasetItem, DependItem
 from master.logic.switch import Choice, Undecided, choose
 
 PLACE = "task 'x'"
@@ -464,6 +464,66 @@ def test_every_mistake_of_a_dependent_is_found_in_one_pass() -> None:
             " not be 0"
         ),
         "dependence.dependTaskList[0].dependItemList[2].intervals: must be EVERY or ANY, not 'SOME'",
+    ]
+
+
+def a_dataset_item(**changes: Any) -> dict[str, Any]:
+    return {"dataset": "flights", "cycle": "hour", "dateValue": "last1Hour"} | changes
+
+
+def test_an_item_may_be_about_a_dataset() -> None:
+    control = good(
+        "DEPENDENT",
+        dependence=items(
+            a_dataset_item(definitionId="", lateness="PT10M", idleAfter="PT1H", intervals="ANY"),
+            a_dataset_item(),
+            an_item(),
+        ),
+    )
+    assert isinstance(control, Dependent)
+    (group,) = control.groups
+    assert group.items[0] == DatasetItem(
+        dataset="flights",
+        cycle="hour",
+        date_value="last1Hour",
+        any_interval=True,
+        lateness=timedelta(minutes=10),
+        idle_after=timedelta(hours=1),
+    )
+    assert group.items[1].key == "flights-hour-last1Hour"
+    assert named_definitions([control]) == (9,)
+
+
+def test_every_mistake_of_an_item_about_a_dataset_is_found() -> None:
+    place = "dependence.dependTaskList[0].dependItemList"
+    assert bad(
+        "DEPENDENT",
+        dependence=items(
+            a_dataset_item(dataset="../x", definitionName="daily"),
+            a_dataset_item(lateness=600, idleAfter="PT0S"),
+            a_dataset_item(dataset=["x"], lateness="P1M", idleAfter="P400D", dateValue="today"),
+        ),
+    ) == [
+        (
+            f"{place}[0].dataset: must be a name of letters, digits, _, - and ., 128 at most, and the"
+            " first no - or ., not '../x'"
+        ),
+        f"{place}[0].definitionName: stands beside dataset; an item is about one of the two",
+        f"{place}[1].lateness: 600 can't be taken: write a text such as PT10M",
+        f"{place}[1].idleAfter: 'PT0S' can't be taken: it must be from PT1S to P366D",
+        (
+            f"{place}[2].dataset: must be a name of letters, digits, _, - and ., 128 at most, and the"
+            " first no - or ., not a list"
+        ),
+        (
+            f"{place}[2].lateness: 'P1M' can't be taken: months and years have no fixed length;"
+            " write days, as in P30D"
+        ),
+        f"{place}[2].idleAfter: 'P400D' can't be taken: it must be from PT1S to P366D",
+        (
+            f"{place}[2].dateValue: the cycle hour has currentHour, last1Hour, last2Hours, last3Hours,"
+            " last24Hours, not 'today'"
+        ),
     ]
 
 

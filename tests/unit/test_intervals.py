@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from common.model.control import DATE_VALUES
+from common.model.depend_items import DATE_VALUES
 from master.logic.intervals import DATE_VALUES_CUT, intervals
 from tests.unit.dependences import (
     APIA,

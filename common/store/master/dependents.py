@@ -1,4 +1,4 @@
-"""Answers the questions of DEPENDENT attempts about other runs, and records the evidence.
+"""Answers the questions of DEPENDENT attempts about runs and datasets, and records the evidence.
 
 The master decides what an answer means; here attempts are only ended, by one conditional update
 that is a report to each run. Used by the dependent loop of a master.
@@ -37,7 +37,16 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
-from common.model.upstream import Absence, Answer, Question, UpstreamRun, UpstreamTask
+from common.model.upstream import (
+    Absence,
+    Answer,
+    AnyQuestion,
+    DatasetQuestion,
+    Question,
+    UpstreamRun,
+    UpstreamTask,
+)
+from common.store.master.dataset_progress import progress_of
 from common.store.master.ports import (
     PAGE,
     AnsweringRun,
@@ -57,6 +66,7 @@ from common.store.transaction import (
 )
 
 _ASKED_AT_ONCE: Final = 5000
+_DATASETS_AT_ONCE: Final = 100
 
 _IS_UNDECIDED: Final = and_(
     task_instance.c.state == TaskState.RUNNING,
@@ -339,12 +349,18 @@ class PostgresDependentStore(DependentStore):
             for row in rows
         )
 
-    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        answers: list[Answer] = []
+    def look_up(self, questions: Sequence[AnyQuestion]) -> tuple[Answer, ...]:
+        about_runs = [each for each in questions if isinstance(each, Question)]
+        about_datasets = [each for each in questions if isinstance(each, DatasetQuestion)]
+        answers: dict[AnyQuestion, Answer] = {}
         # A statement has to end in time, however many wait for however many days.
-        for start in range(0, len(questions), _ASKED_AT_ONCE):
-            answers += self._look_up(questions[start : start + _ASKED_AT_ONCE])
-        return tuple(answers)
+        for start in range(0, len(about_runs), _ASKED_AT_ONCE):
+            part = about_runs[start : start + _ASKED_AT_ONCE]
+            answers.update(zip(part, self._look_up(part), strict=True))
+        for start in range(0, len(about_datasets), _DATASETS_AT_ONCE):
+            some = about_datasets[start : start + _DATASETS_AT_ONCE]
+            answers.update(zip(some, progress_of(self._engine, some), strict=True))
+        return tuple(answers[each] for each in questions)
 
     def _look_up(self, questions: Sequence[Question]) -> list[Answer]:
         asked = _parameters(questions)

@@ -23,7 +23,7 @@ from common.model.instances import Ownership, ProcessRow, TaskReport, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
 from common.model.schedules import FirePlanner
 from common.model.states import ProcessState, TaskState
-from common.model.upstream import Answer, Question
+from common.model.upstream import Answer, AnyQuestion
 
 Planner = Callable[[Command, Snapshot], Plan]
 LiveMasters = Callable[[], frozenset[Node]]
@@ -406,8 +406,11 @@ class DependentStore(Protocol):
         """Return those of these process instances that exist, in order of id."""
         ...
 
-    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Return for each question the newest run by id, or the reason why there is none."""
+    def look_up(self, questions: Sequence[AnyQuestion]) -> tuple[Answer, ...]:
+        """Return for each question the newest run by id, or the reason why there is none.
+
+        For one about a dataset: the progress of its stream, as of one moment.
+        """
         ...
 
     def held_up(self, process_instance_ids: Collection[int]) -> tuple[WaitingDependent, ...]:

@@ -439,6 +439,16 @@ class _Writer:
                 set_={
                     "stream": statement.excluded.stream,
                     "offset": statement.excluded.offset,
+                    # What is read again from here may be of any time once more.
+                    "max_event_time": case(
+                        (
+                            and_(
+                                dataset_offsets.c.stream == statement.excluded.stream,
+                                dataset_offsets.c.offset <= statement.excluded.offset,
+                            ),
+                            dataset_offsets.c.max_event_time,
+                        )
+                    ),
                     "version": dataset_offsets.c.version + 1,
                 },
             )

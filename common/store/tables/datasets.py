@@ -163,7 +163,8 @@ pending_segment: Final = Table(
     _not_empty_interval(),
 )
 
-# How far a stream has been published into a dataset. `version` counts the publications.
+# How far a stream has been published into a dataset. `version` counts the publications;
+# `update_time` is that of the last one, which a trigger notes.
 dataset_offsets: Final = Table(
     "t_ds_dataset_offsets",
     metadata,
@@ -173,6 +174,7 @@ dataset_offsets: Final = Table(
     Column("offset", BigInteger, nullable=False),
     time("max_event_time"),
     Column("version", BigInteger, server_default=text("1"), nullable=False),
+    time_now("update_time"),
     PrimaryKeyConstraint("dataset", "partition"),
     not_empty("dataset"),
 )

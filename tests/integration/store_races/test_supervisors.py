@@ -314,6 +314,21 @@ def test_offsets_are_recorded_set_and_forgotten(here: Engine) -> None:
     assert loaded(here, lease).stored == {}
 
 
+def test_a_partition_that_is_read_again_has_published_no_times(here: Engine) -> None:
+    lease = owned(here, a_supervisor(here))
+    apply(here, lease, AddOffsets(offsets=dict.fromkeys(range(3), 5)))
+    offsets = t.dataset_offsets
+    mine = offsets.c.dataset == lease.supervisor
+    long_ago = NOON - timedelta(days=1000)
+    with here.begin() as db:
+        db.execute(update(offsets).where(mine).values(max_event_time=NOON, update_time=long_ago))
+    apply(here, lease, PutOffsets(offsets={0: 4, 1: 5, 2: 6}))
+    with here.connect() as db:
+        rows = db.execute(select(offsets).where(mine).order_by(offsets.c.partition)).all()
+    assert [row.max_event_time for row in rows] == [None, NOON, NOON]
+    assert all(row.update_time > long_ago for row in rows)
+
+
 def test_requests_are_consumed_with_their_effect_and_bad_ones_named(here: Engine) -> None:
     name = a_supervisor(here)
     lease = owned(here, name)

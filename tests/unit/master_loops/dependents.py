@@ -14,7 +14,8 @@ from common.model.cluster import Node
 from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.states import ProcessState, TaskState
-from common.model.upstream import Answer, Question, UpstreamRun
+from common.model.streams.progress import DatasetProgress, Feeding, PartitionProgress
+from common.model.upstream import Answer, AnyQuestion, DatasetQuestion, UpstreamRun
 from common.store.master.ports import PAGE, AnsweringRun, DependentDecision, WaitingDependent
 from master.loops.dependent_loop import DependentConfig, DependentLoop
 from tests.builders import NOON
@@ -43,6 +44,14 @@ def a_dependent(number: int = 1, **columns: Any) -> WaitingDependent:
     return replace(waiting, **columns)
 
 
+def a_wait_for_dataset(number: int, dataset: str) -> WaitingDependent:
+    """A task that waits for the hour before NOON of a dataset."""
+    item = {"dataset": dataset, "cycle": "hour", "dateValue": "last1Hour"}
+    dependence = {"dependTaskList": [{"dependItemList": [item]}]}
+    document = {"name": "wait", "type": "DEPENDENT", "dependence": dependence}
+    return a_dependent(number, task_json=json.dumps(document))
+
+
 def a_run(state: ProcessState) -> UpstreamRun:
     return UpstreamRun(id=UPSTREAM, state=state, schedule_time=NOON, start_time=NOON, end_time=NOON)
 
@@ -57,6 +66,9 @@ class Dependents:
         self.rows: dict[int, WaitingDependent] = {}
         self.upstream: dict[int, ProcessState] = {}
         self.waited_for: dict[int, int] = {}
+        # The latest times that the streams of datasets have published.
+        self.published: dict[str, datetime] = {}
+        self.asked_about: list[str] = []
         self.decided: dict[int, tuple[TaskState, str | None]] = {}
         self.failures: dict[int, FailureReason | None] = {}
         # The definitions of upstream runs that may be named in a notification.
@@ -111,8 +123,13 @@ class Dependents:
             if number in self.definitions
         )
 
-    def look_up(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+    def look_up(self, questions: Sequence[AnyQuestion]) -> tuple[Answer, ...]:
         self._answers("look_up")
+        about = [each.dataset for each in questions if isinstance(each, DatasetQuestion)]
+        if about:
+            assert len(about) == len(questions)
+            self.asked_about += about
+            return tuple(self._progress(each) for each in about)
         self.asked.append([question.definition_id or 0 for question in questions])
         ids = [question.definition_id or 0 for question in questions]
         if any(number in self.poisoned for number in ids):
@@ -126,6 +143,11 @@ class Dependents:
             rows = [*self.rows.values(), *self.elsewhere.values()]
         named = set(process_instance_ids) - set(self.moving)
         return tuple(row for row in rows if row.ownership.process_instance_id in named)
+
+    def _progress(self, dataset: str) -> DatasetProgress:
+        latest = self.published.get(dataset)
+        partition = PartitionProgress(offset=1, since=NOON, latest_event=latest)
+        return DatasetProgress(feeding=Feeding.RUNNING, partitions={0: partition})
 
     def _run(self, number: int) -> UpstreamRun | None:
         if number in self.waited_for:

@@ -18,7 +18,14 @@ from common.model.states import ProcessState, TaskState
 from common.runtime.service import LoopThread
 from common.runtime.wakes import Wakes
 from master.loops.dependent_loop import DependentConfig, DependentLoop
-from tests.unit.master_loops.dependents import UPSTREAM, Dependents, Waiter, a_dependent
+from tests.builders import NOON
+from tests.unit.master_loops.dependents import (
+    UPSTREAM,
+    Dependents,
+    Waiter,
+    a_dependent,
+    a_wait_for_dataset,
+)
 from tests.unit.master_loops.place import MILLISECOND, SECOND, UTC_ZONE, Place
 
 
@@ -93,6 +100,37 @@ def test_an_end_anywhere_has_waiting_tasks_checked_at_once(waiter: Waiter) -> No
     assert waiter.wakes == 1
     waiter.loop.run_once()
     assert waiter.store.decided[1] == (TaskState.SUCCESS, None)
+
+
+def test_a_publication_has_those_asked_about_alone_that_wait_for_the_dataset(
+    waiter: Waiter,
+) -> None:
+    waiter.store.add(a_wait_for_dataset(1, "flights"), a_wait_for_dataset(2, "trains"))
+    waiter.later(SECOND)
+    waiter.store.published = {"flights": NOON, "trains": NOON}
+    waiter.store.asked_about.clear()
+    waiter.place.pass_by(SECOND)
+    for dataset in ("flights", "ships", "flights"):
+        waiter.loop.on_dataset(dataset)
+    assert waiter.wakes == 1
+    waiter.loop.run_once()
+    assert waiter.store.asked_about == ["flights"]
+    assert waiter.store.decided == {1: (TaskState.SUCCESS, None)}
+    assert (waiter.store.looks, waiter.store.pages) == (1, 1)
+
+
+def test_a_publication_without_a_notification_is_found_at_the_interval(waiter: Waiter) -> None:
+    waiter.store.add(a_wait_for_dataset(1, "flights"))
+    waiter.loop.run_once()
+    waiter.store.published = {"flights": NOON}
+    waiter.later(5 * SECOND)
+    assert 1 in waiter.store.decided
+
+
+def test_a_publication_concerns_nobody_where_nothing_waits(waiter: Waiter) -> None:
+    waiter.loop.run_once()
+    waiter.loop.on_dataset("flights")
+    assert waiter.wakes == 0
 
 
 def test_an_end_without_a_notification_is_found_at_the_interval(waiter: Waiter) -> None:

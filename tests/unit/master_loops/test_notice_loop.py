@@ -35,6 +35,7 @@ class Notices:
         (Channel.TASK, '[1,2,1,7,0,"a",false,null]', ["upstream"]),
         (Channel.TASK, "what?", ["upstream", "runs"]),
         (Channel.WANTED, "", ["runs"]),
+        (Channel.DATASET, "flights", ["flights"]),
         ("?", "", ["command", "hold", "runs", "upstream"]),
     ],
 )
@@ -49,6 +50,7 @@ def test_a_notification_wakes_whom_it_concerns(
         command_waiting=lambda: heard.append("command"),
         upstream_changed=lambda _run, _task: heard.append("upstream"),
         hold_changed=lambda: heard.append("hold"),
+        dataset_changed=heard.append,
     )
     assert loop.run_once() == timedelta()
     heard += ["runs"] * master.wakes

@@ -1,0 +1,58 @@
+"""The progress of the stream that feeds a dataset, and the tasks that may still publish into it.
+
+Pure. The store reads it from the tables, as of one moment; `master.logic.completeness` judges by it
+whether an interval of the dataset is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from common.model.streams.spec import Offsets
+
+
+class Feeding(Enum):
+    """The state of a dataset's supervisor."""
+
+    RUNNING = "is running"
+    SUSPENDED = "is suspended"
+    ENDED = "has ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress:
+    """A partition of the stream: all records before `offset` are published, or were thrown away.
+
+    It has stood there since `since`, by the clock of the database. `latest_event` is the latest
+    time of all that was published of it.
+    """
+
+    offset: int
+    since: datetime
+    latest_event: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTask:
+    """A task that reads or publishes: where it began, and the time before which it takes no row."""
+
+    starts: Offsets
+    min_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetProgress:
+    """The partitions of a dataset's stream, and the tasks that may still publish.
+
+    `latest` has the next offset of each partition at the broker, as the supervisor saw it at
+    `looked`, which is None if it has not seen any.
+    """
+
+    feeding: Feeding
+    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)
+    tasks: tuple[OpenTask, ...] = ()
+    latest: Offsets = field(default_factory=dict)
+    looked: datetime | None = None
