@@ -32,6 +32,7 @@ _PATH = re.compile(rf"(?:{'|'.join(ROOMS)})/[\w./-]*")
 _CALL = re.compile(
     r"(?:^|[\s(])((?:orcaflow|orcaflow-daemon\.sh|start-all\.sh|stop-all\.sh)(?: [^|;&)\n]*)?)"
 )
+_TEST = re.compile(r"`(?:([\w/]+\.py)::)?(test_\w+)`")
 _SCRIPTS = {"orcaflow-daemon.sh": ["server"], "start-all.sh": ["server", "start"]}
 _SCRIPTS |= {"stop-all.sh": ["server", "stop"]}
 
@@ -115,6 +116,39 @@ def test_every_entry_point_of_the_architecture_exists() -> None:
     assert len(found) > 40
     missing = [f"{module}:{what}" for module, what in found if what not in defined(module)]
     assert missing == []
+
+
+@cache
+def modules_of_tests() -> dict[str, frozenset[str]]:
+    """The modules of each test, below `tests/`."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for test in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(test, set()).add(str(path.relative_to(ROOT / "tests")))
+    return {test: frozenset(modules) for test, modules in found.items()}
+
+
+@pytest.mark.parametrize("page", ["streams.md", "streams-capabilities.md"])
+def test_the_tests_that_a_page_about_streams_names_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = _TEST.findall(text)
+    assert len(named) > 40
+    known = modules_of_tests()
+    missing = [(path, test) for path, test in named if test not in known]
+    missing += [(path, test) for path, test in named if path and path not in known.get(test, ())]
+    assert missing == []
+
+
+def test_each_capability_of_streams_has_a_test_or_says_why_not() -> None:
+    text = (ROOT / "docs" / "streams-capabilities.md").read_text(encoding="utf-8")
+    rows = [
+        row
+        for row in re.findall(r"^\| .*", text, re.MULTILINE)
+        if not row.startswith("| capability")
+    ]
+    assert len(rows) > 80
+    held = re.compile(r"::test_\w+`|not built[^|]*[:,] |see \[below\]")
+    assert [row for row in rows if not held.search(row)] == []
 
 
 def shown_commands() -> Iterator[tuple[str, list[str]]]:

@@ -118,3 +118,26 @@ def test_idle_sticks_until_it_is_left_or_suspended() -> None:
 def test_states_of_the_first_run_do_not_come_back() -> None:
     assert Health().towards(State.CREATING_TASKS).state is State.CREATING_TASKS
     assert after(True).towards(State.CREATING_TASKS).state is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("detailed", "basic", "is_healthy"),
+    [
+        (State.PENDING, State.PENDING, True),
+        (State.CONNECTING_TO_STREAM, State.RUNNING, True),
+        (State.DISCOVERING_INITIAL_TASKS, State.RUNNING, True),
+        (State.CREATING_TASKS, State.RUNNING, True),
+        (State.RUNNING, State.RUNNING, True),
+        (State.IDLE, State.IDLE, True),
+        (State.SUSPENDED, State.SUSPENDED, True),
+        (State.STOPPING, State.STOPPING, True),
+        (State.UNABLE_TO_CONNECT_TO_STREAM, State.UNHEALTHY_SUPERVISOR, False),
+        (State.LOST_CONTACT_WITH_STREAM, State.UNHEALTHY_SUPERVISOR, False),
+        (State.UNHEALTHY_SUPERVISOR, State.UNHEALTHY_SUPERVISOR, False),
+        (State.UNHEALTHY_TASKS, State.UNHEALTHY_TASKS, False),
+    ],
+)
+def test_each_detailed_state_has_the_basic_state_and_the_health_of_druid(
+    detailed: State, basic: State, is_healthy: bool
+) -> None:
+    assert (detailed.basic, detailed.is_healthy) == (basic, is_healthy)

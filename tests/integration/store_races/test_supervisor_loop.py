@@ -30,11 +30,11 @@ from tests.integration.store_races.stream_stage import Stage
 class Hooked(PostgresSupervisorStore):
     """A store that lets something happen before or after a step is written."""
 
-    before: Callable[[], None] = staticmethod(lambda: None)
+    before: Callable[[Lease], None] = staticmethod(lambda _: None)
     after: Callable[[], None] = staticmethod(lambda: None)
 
     def apply(self, node: Node, lease: Lease, step: SupervisorStep, **more: Any) -> None:
-        self.before()
+        self.before(lease)
         super().apply(node, lease, step, **more)
         self.after()
 
@@ -78,8 +78,8 @@ def test_an_expired_offset_that_moves_while_it_is_reset_stays(here: Engine) -> N
     stage.store({0: 5})
     store = Hooked(here)
 
-    def publish() -> None:
-        store.before = lambda: None
+    def publish(_: Lease) -> None:
+        store.before = lambda _: None
         stage.store({0: 90})
 
     store.before = publish
@@ -95,8 +95,8 @@ def test_nothing_is_written_by_a_master_whose_lease_went_to_another(here: Engine
     other = stage.master(2)
     store = Hooked(here)
 
-    def take_over() -> None:
-        store.before = lambda: None
+    def take_over(_: Lease) -> None:
+        store.before = lambda _: None
         stage.lose_lease()
         stage.passes(other)
 
@@ -232,6 +232,43 @@ def test_a_stream_that_is_away_makes_a_supervisor_unhealthy_and_harms_no_other(
     assert (bad.view.detailed_state, bad.view.healthy) == ("UNABLE_TO_CONNECT_TO_STREAM", False)
     assert bad.view.recent_errors[0]["message"] == "no broker answers"
     assert (bad.tasks, good.view.healthy, len(good.tasks)) == ([], True, 1)
+
+
+def test_a_supervisor_begins_after_its_start_delay_and_runs_each_period(here: Engine) -> None:
+    stage = Stage(here, startDelay="PT10S", period="PT20S")
+    loop = stage.master()
+    stage.passes(loop, after=0)
+    stage.passes(loop, after=9)
+    assert (stage.tasks, stage.view.state) == ([], "PENDING")
+    stage.passes(loop, after=1)
+    assert (len(stage.tasks), stage.view.status["latestOffsets"]) == (1, {"0": 100, "1": 100})
+    stage.passes(loop, after=1)
+    # The rows stay as they are, so the period alone has it run again.
+    stage.offsets({0: 150, 1: 100})
+    stage.passes(loop, after=18)
+    assert stage.view.status["latestOffsets"] == {"0": 100, "1": 100}
+    stage.passes(loop, after=1)
+    assert stage.view.status["latestOffsets"] == {"0": 150, "1": 100}
+
+
+def test_an_unexpected_error_parks_its_supervisor_alone(here: Engine) -> None:
+    bad, good = Stage(here), Stage(here)
+    bad.streams.answers |= good.streams.answers
+    store = Hooked(here)
+    failed: list[str] = []
+
+    def fail(lease: Lease) -> None:
+        if lease.supervisor == bad.name and not failed:
+            failed.append(bad.name)
+            raise ZeroDivisionError
+
+    store.before = fail
+    loop = bad.master(1, store)
+    bad.passes(loop)
+    bad.passes(loop, times=2)
+    assert (failed, bad.tasks, len(good.tasks)) == ([bad.name], [], 1)
+    bad.passes(loop, after=10, times=2)
+    assert (len(bad.tasks), bad.view.epoch, bad.view.state) == (1, 2, "RUNNING")
 
 
 def test_a_specification_that_nobody_can_read_is_told_and_waited_for(here: Engine) -> None:
