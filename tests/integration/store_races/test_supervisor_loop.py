@@ -242,10 +242,12 @@ def test_a_supervisor_begins_after_its_start_delay_and_runs_each_period(here: En
     assert (stage.tasks, stage.view.state) == ([], "PENDING")
     stage.passes(loop, after=1)
     assert (len(stage.tasks), stage.view.status["latestOffsets"]) == (1, {"0": 100, "1": 100})
+    # It looks after the tasks that it has started, once more.
     stage.passes(loop, after=1)
+    stage.passes(loop, after=4)
     # The rows stay as they are, so the period alone has it run again.
     stage.offsets({0: 150, 1: 100})
-    stage.passes(loop, after=18)
+    stage.passes(loop, after=19)
     assert stage.view.status["latestOffsets"] == {"0": 100, "1": 100}
     stage.passes(loop, after=1)
     assert stage.view.status["latestOffsets"] == {"0": 150, "1": 100}
