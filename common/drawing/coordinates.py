@@ -1,4 +1,4 @@
-"""Where vertices stand across the layers: straight edges as far as the order leaves room.
+"""The places of vertices across the layers: straight edges as far as the order leaves room.
 
 Each vertex wants to be at the mean of its neighbours; the vertices of a layer keep their order and
 distances. That is an isotonic regression, solved exactly by pooling adjacent violators (Ayer and
@@ -19,7 +19,7 @@ _LANE: Final = 14
 """The distance of a passing edge to what is beside it."""
 _SWEEPS: Final = 6
 _STRAIGHT: Final = 8
-"""How much more a bend within a long edge weighs than one at its ends."""
+"""The weight of a bend within a long edge, in those of one at its ends."""
 
 
 def heights(layers: Layers, order: Sequence[Sequence[int]]) -> list[int]:

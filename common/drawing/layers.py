@@ -15,7 +15,7 @@ class Layers:
     """Vertices by number: the DAG's names in their order come first, the dummies behind them."""
 
     count: int
-    """How many of the vertices are names."""
+    """The number of names among the vertices."""
     first: tuple[tuple[int, ...], ...]
     """The vertices of each layer, as they come."""
     left: tuple[tuple[int, ...], ...]

@@ -22,7 +22,7 @@ _Ends: TypeAlias = list[list[int]]
 
 
 class Effort(Enum):
-    """How long to look: GOOD takes ten times as long as QUICK, and crosses a quarter less."""
+    """The time spent: GOOD takes ten times that of QUICK, and leaves a quarter less crossings."""
 
     QUICK = "quick"
     GOOD = "good"
@@ -31,7 +31,7 @@ class Effort(Enum):
 _SWEEPS: Final = 10
 _SIFTINGS: Final = 4
 _REACH: Final = 30
-"""How many places up and down a vertex is taken in one sifting."""
+"""The places up and down that a vertex is taken in one sifting."""
 
 
 def ordered(layers: Layers, effort: Effort) -> Order:

@@ -87,10 +87,10 @@ def picture_of(dag: Dag, effort: Effort = Effort.GOOD) -> Picture:
 @dataclass(frozen=True, slots=True)
 class _Rows:
     ranks: int
-    """How many of them each row has, but for the last."""
+    """The number of ranks in each row but the last."""
     middles: Sequence[int]
     ends: Sequence[int]
-    """Where each row ends, with half of the gap behind it."""
+    """The end of each row, with half of the gap behind it."""
 
     def left(self, rank: int) -> int:
         return _MARGIN + rank % self.ranks * _STEP

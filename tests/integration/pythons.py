@@ -46,11 +46,15 @@ class Pythons:
         if self.kind == "forked":
             self.host.run(self.task("pass", **changes))
             assert self.host.fork_servers._servers
-            for server in self.host.fork_servers._servers.values():
-                if server.is_ready:
-                    continue
-                ready, _, _ = select.select([server.link], [], [], PATIENCE_SECONDS)
-                assert ready, server.last_words()
+            self.hear_from_servers()
+
+    def hear_from_servers(self) -> None:
+        """Wait until each fork server that has not been given up is ready, or has ended."""
+        for server in self.host.fork_servers._servers.values():
+            if server.is_ready:
+                continue
+            ready, _, _ = select.select([server.link], [], [], PATIENCE_SECONDS)
+            assert ready, server.last_words()
 
     def ahead(self, **changes: Any) -> tuple[int, int]:
         """Have a leader wait for such a task; its pid, and that of the process it has forked."""
