@@ -15,8 +15,11 @@ from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
+from common.store.master.supervisor_ports import SupervisorStore
+from common.store.master.supervisors import PostgresSupervisorStore
 from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.worker import ports as worker_ports
+from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
 from tests.memory.store import (
     MemoryCommandStore,
@@ -29,6 +32,8 @@ from tests.memory.store import (
     MemoryTaskStore,
     MemoryTimeoutStore,
 )
+from tests.memory.streams import MemoryStreamTasks, MemorySupervisorStore
+from worker.datasets.orders import StreamTasks
 
 STORES = (
     PostgresCommandStore,
@@ -83,3 +88,22 @@ def test_a_store_has_every_method_of_its_port_with_the_same_parameters(store: ty
         own = vars(store).get(name)
         assert own is not None, name
         assert list(inspect.signature(own).parameters) == list(inspect.signature(method).parameters)
+
+
+@pytest.mark.parametrize(
+    ("port", "stores"),
+    [
+        (SupervisorStore, (PostgresSupervisorStore, MemorySupervisorStore)),
+        (StreamTasks, (PostgresStreamTasks, MemoryStreamTasks)),
+    ],
+)
+def test_a_port_of_streams_is_implemented_in_full(
+    port: type[Any], stores: tuple[type[Any], ...]
+) -> None:
+    assert methods(port)
+    for store in stores:
+        for name, method in methods(port).items():
+            own = vars(store).get(name)
+            assert own is not None, f"{store.__name__}.{name}"
+            parameters = list(inspect.signature(method).parameters)
+            assert list(inspect.signature(own).parameters) == parameters

@@ -8,96 +8,89 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
 
+from common.model.segments import Published
 from common.model.streams.progress import (
     DatasetProgress,
     Feeding,
     OpenTask,
     PartitionProgress,
 )
-from common.model.streams.tasks import offsets_document
+from common.model.streams.tasks import Assignment, offsets_document
 from common.model.upstream import Absence, DatasetQuestion, Question, UpstreamRun
-from common.store import tables as t
 from common.store.listen import Channel
+from common.store.master.supervisor_ports import (
+    Standing,
+    StartAssignment,
+    SupervisorStep,
+)
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
+    MASTER,
     MINUTE,
-    MemoryTables,
-    PostgresTables,
     Tables,
+    a_begin,
     a_definition,
     a_run,
+    always,
+    claim,
+    submit,
+    take,
 )
+from tests.conformance.streams import STREAM, Streams, streams_of
 
 
 def feed(db: Tables, progress: DatasetProgress, *, supervised: bool = True) -> DatasetQuestion:
-    """A dataset whose stream has come so far; return the question about it."""
+    """Make a dataset whose stream has come so far; return the question about it."""
     name = f"ds-{uuid.uuid4().hex[:8]}"
-    if isinstance(db, MemoryTables):
-        db.database.progress[name] = progress
-        db.database.notifications.append((Channel.DATASET, name))
-    else:
-        assert isinstance(db, PostgresTables)
-        _feed(db, name, progress, supervised=supervised)
+    streams = streams_of(db)
+    for number, partition in progress.partitions.items():
+        streams.set_offset(name, number, partition.offset, partition.latest_event)
+    if supervised:
+        streams.make(name, {})
+        streams.add_version(name, 2, {}, suspended=progress.feeding is Feeding.SUSPENDED)
+        _keep(db, streams, name, progress)
     return DatasetQuestion(dataset=name)
 
 
-def _feed(db: PostgresTables, name: str, progress: DatasetProgress, *, supervised: bool) -> None:
-    looked = progress.looked
-    with db.engine.begin() as rows:
-        for number, partition in progress.partitions.items():
-            rows.execute(
-                insert(t.dataset_offsets).values(
-                    dataset=name,
-                    stream="events",
-                    partition=number,
-                    offset=partition.offset,
-                    max_event_time=partition.latest_event,
-                )
-            )
-        if not supervised:
-            return
-        rows.execute(
-            insert(t.supervisor_runtime).values(
-                id=name,
-                version=2,
-                process_definition_id=1,
-                active=progress.feeding is not Feeding.ENDED,
-                status={
-                    "latestOffsets": offsets_document(progress.latest),
-                    "offsetsLastUpdated": None if looked is None else looked.isoformat(),
-                },
-            )
+def _keep(db: Tables, streams: Streams, name: str, progress: DatasetProgress) -> None:
+    """Begin the tasks, and beside each another one that is closed; tell what the stream has."""
+    (lease,) = streams.supervisors.claim(MASTER, lease=timedelta(hours=1), limit=9)
+    begun = [
+        Assignment(
+            name=f"{name}-{number}-{end}",
+            supervisor=name,
+            version=1,
+            group_id=0,
+            base_sequence=name,
+            starts=dict.fromkeys(task.starts, 0),
+            checkpoints={9: task.starts, 10: dict.fromkeys(task.starts, 1000)},
+            min_time=task.min_time,
         )
-        suspended = progress.feeding is Feeding.SUSPENDED
-        for version in (1, 2):
-            values = {"id": name, "version": version, "spec": {}}
-            rows.execute(
-                insert(t.supervisor).values(**values, suspended=suspended and version == 2)
-            )
-        for number, task in enumerate(progress.tasks):
-            first = offsets_document(task.starts)
-            document = {
-                "starts": dict.fromkeys(first, 0),
-                "checkpoints": {"9": first, "10": dict.fromkeys(first, 1000)},
-                "minTime": None if task.min_time is None else task.min_time.isoformat(),
-            }
-            for closed in (False, True):
-                rows.execute(
-                    insert(t.stream_task).values(
-                        name=f"{name}-{number}-{closed}",
-                        supervisor=name,
-                        version=1,
-                        epoch=1,
-                        group_id=0,
-                        base_sequence=name,
-                        assignment=document,
-                        command_id=uuid.uuid4().int >> 66,
-                        closed=closed,
-                    )
-                )
+        for number, task in enumerate(progress.tasks)
+        for end in ("open", "closed")
+    ]
+    starting = tuple(StartAssignment(assignment=each) for each in begun)
+    step = SupervisorStep(version=2, stream=STREAM, changes=starting)
+    streams.supervisors.apply(MASTER, lease, step, now=NOON)
+    take(db, always(a_begin()))
+    looked = progress.looked
+    status = {
+        "latestOffsets": offsets_document(progress.latest),
+        "offsetsLastUpdated": None if looked is None else looked.isoformat(),
+    }
+    standing = Standing(
+        state="RUNNING", detailed_state="RUNNING", healthy=True, recent_errors=(), status=status
+    )
+    step = SupervisorStep(
+        version=2,
+        stream=STREAM,
+        closed=tuple(each.name for each in begun[1::2]),
+        standing=standing,
+        ends=progress.feeding is Feeding.ENDED,
+    )
+    streams.supervisors.apply(MASTER, lease, step, now=NOON)
 
 
 def progress_of(db: Tables, question: DatasetQuestion) -> DatasetProgress:
@@ -132,8 +125,29 @@ def test_the_progress_of_a_stream_is_told_with_its_open_tasks(db: Tables, feedin
     progress = a_progress(feeding=feeding)
     db.notifications()
     question = feed(db, progress)
-    assert db.notifications() == [(Channel.DATASET, question.dataset)]
+    assert (Channel.DATASET, question.dataset) in db.notifications()
     assert progress_of(db, question) == progress
+
+
+def test_what_a_publication_has_told_is_the_progress(db: Tables) -> None:
+    streams = streams_of(db)
+    question = feed(db, DatasetProgress(feeding=Feeding.RUNNING))
+    (task_id,) = submit(db, a_run(db), "a")
+    claim(db, [task_id])
+    outcome = streams.publish(
+        task_id,
+        question.dataset,
+        {},
+        sequence="s",
+        stream=STREAM,
+        starts={0: 3},
+        ends={0: 9},
+        times={0: LATER},
+    )
+    assert isinstance(outcome, Published)
+    partitions = {0: PartitionProgress(offset=9, since=NOON, latest_event=LATER)}
+    expected = DatasetProgress(feeding=Feeding.RUNNING, partitions=partitions)
+    assert progress_of(db, question) == expected
 
 
 def test_a_stream_that_nothing_is_known_of_yet_has_a_progress_all_the_same(db: Tables) -> None:
@@ -156,7 +170,7 @@ def test_questions_about_runs_and_datasets_are_answered_in_their_order(db: Table
         start=NOON,
         end=NOON + MINUTE,
     )
-    fed = feed(db, a_progress())
+    fed = feed(db, a_progress(tasks=()))
     unfed = DatasetQuestion(dataset="nobody\0")
     found = db.dependents.look_up([unfed, about_run, fed, unfed])
     assert (found[0], found[3]) == (Absence.NO_STREAM, Absence.NO_STREAM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,9 +21,13 @@ from common.model.instances import Ownership
 from common.model.offers import Offer
 from common.model.rights import DATABASE, ROLES, Principal
 from common.model.states import ProcessState
+from common.model.streams.progress import DatasetProgress, Feeding
+from common.model.upstream import DatasetQuestion
 from common.store import schema, tables
-from common.store.connect import engine
+from common.store.connect import connect, engine
+from common.store.listen import Channel
 from common.store.master.commands import PostgresCommandStore
+from common.store.master.dataset_progress import progress_of
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
@@ -440,4 +444,47 @@ def test_a_dataset_of_before_may_get_a_supervisor(new_database: Callable[..., st
     rows = store.load(lease)
     assert rows is not None
     assert (rows.stored, rows.tasks) == ({0: ("events", 7)}, ())
+    made.dispose()
+
+
+def test_offsets_of_before_stand_since_the_migration_and_are_called_out(
+    new_database: Callable[..., str],
+) -> None:
+    url = new_database()
+    made = engine(url)
+    with made.begin() as db:
+        bring_to(db, "0021")
+        db.execute(
+            text(
+                'INSERT INTO t_ds_dataset_offsets (dataset, stream, partition, "offset",'
+                " max_event_time) VALUES ('flights', 'events', 0, 7, '2026-11-20T04:00Z')"
+            )
+        )
+        before = db.scalar(select(text("now()")))
+    schema.upgrade(made, os_user="tester")
+    question = DatasetQuestion(dataset="flights")
+    (progress,) = progress_of(made, [question])
+    assert isinstance(progress, DatasetProgress)
+    partition = progress.partitions[0]
+    latest = datetime(2026, 11, 20, 4, tzinfo=UTC)
+    assert (progress.feeding, partition.offset) == (Feeding.ENDED, 7)
+    assert (partition.latest_event, partition.since >= before) == (latest, True)
+    listener = connect(url)
+    with listener.cursor() as cursor:
+        cursor.execute(f"LISTEN {Channel.DATASET}")
+    moved = 'UPDATE t_ds_dataset_offsets SET "offset" = 8'
+    begun = (
+        "INSERT INTO t_ds_stream_task (name, supervisor, version, epoch, group_id, base_sequence,"
+        " assignment, command_id) VALUES ('a', 'other', 1, 1, 0, 'b', '{}', 1)"
+    )
+    for statement in (moved, begun):
+        with made.begin() as db:
+            db.exec_driver_sql(statement)
+    with listener.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    assert [notify.payload for notify in listener.notifies] == ["flights", "other"]
+    (later,) = progress_of(made, [question])
+    assert isinstance(later, DatasetProgress)
+    assert later.partitions[0].since > partition.since
+    listener.close()
     made.dispose()

@@ -120,6 +120,18 @@ def alert_of_long_task(
     )
 
 
+def alert_of_supervisor(tx: Transaction, name: str, words: str, at: datetime) -> None:
+    """Alert about the supervisor of a stream."""
+    _write(
+        tx,
+        title=f"supervisor {name}",
+        content=words,
+        group_id=_ADMINS,
+        at=at,
+        show_type=_TEXT,
+    )
+
+
 def _write(
     tx: Transaction,
     *,

@@ -22,7 +22,6 @@ from common.model.instances import Ownership
 from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
 from common.model.states import TERMINAL_PROCESS_STATES, TaskState
-from common.model.streams.progress import DatasetProgress
 from common.model.workers import WorkerMode
 from common.store.listen import Channel
 from common.store.master.plain_save import HintTarget, channel_of
@@ -58,6 +57,14 @@ from tests.memory.rows import (
     WorkerGroupRecord,
     WorkerServerRecord,
 )
+from tests.memory.stream_rows import (
+    OffsetRecord,
+    RuntimeRecord,
+    SegmentRecord,
+    SpecRecord,
+    StreamRequestRecord,
+    StreamTaskRecord,
+)
 
 CommitHook: TypeAlias = Callable[[str, Literal["before", "after"]], None]
 By: TypeAlias = Node | Ownership | None
@@ -70,6 +77,7 @@ _BIG_COLUMNS = frozenset(
         "incarnation",
         "code",
         "environment_code",
+        "position",
     }
 )
 
@@ -128,7 +136,8 @@ class Transaction:
     def insert(self, rows: Rows[R], record: R) -> int:
         """Write a new row; return its id."""
         row_id = record.id or rows.next_id()
-        self._write(rows, row_id, None, replace(record, id=row_id, **_filled_in(record)))
+        filled_in = _filled_in(record) | self._moved(record)
+        self._write(rows, row_id, None, replace(record, id=row_id, **filled_in))
         return row_id
 
     def update(self, rows: Rows[R], row_id: int, **columns: Any) -> None:
@@ -136,7 +145,8 @@ class Transaction:
         old = rows.get(row_id)
         assert old is not None, f"{rows.name} has no row {row_id}"
         new = replace(old, **columns)
-        self._write(rows, row_id, old, replace(new, **self._counted_anew(old, new)))
+        filled_in = self._counted_anew(old, new) | self._moved(new)
+        self._write(rows, row_id, old, replace(new, **filled_in))
 
     def delete(self, rows: Rows[R], row_id: int) -> None:
         """Remove the row of that id."""
@@ -225,6 +235,10 @@ class Transaction:
                 moments.append(old.next_fire_time - timedelta(seconds=1))
         return min(moments)
 
+    def _moved(self, row: Record) -> dict[str, Any]:
+        """The column that the trigger of a dataset's offsets fills in."""
+        return {"since": self.database.now()} if isinstance(row, OffsetRecord) else {}
+
     def _notify(self, old: Record | None, new: Record | None) -> None:
         """The notifications of the triggers of `common.store.schema`."""
         calls = self._notifications
@@ -257,6 +271,10 @@ class Transaction:
                 calls.append((Channel.COMPLEMENT, ""))
             case ComplementRecord(), ComplementRecord() if new.state != old.state:
                 calls.append((Channel.COMPLEMENT, ""))
+            case _, OffsetRecord():
+                calls.append((Channel.DATASET, new.dataset))
+            case None, StreamTaskRecord():
+                calls.append((Channel.DATASET, new.assignment.supervisor))
 
 
 def _filled_in(record: Record) -> Any:
@@ -322,7 +340,12 @@ class MemoryDatabase:
         self.worker_groups = Rows("t_ds_worker_group", WorkerGroupRecord)
         self.worker_servers = Rows("t_ds_worker_server", WorkerServerRecord)
         self.worker_modes: dict[str, WorkerMode] = {}
-        self.progress: dict[str, DatasetProgress] = {}
+        self.supervisor_specs = Rows("t_ds_supervisor", SpecRecord)
+        self.supervisors = Rows("t_ds_supervisor_runtime", RuntimeRecord)
+        self.supervisor_requests = Rows("t_ds_supervisor_command", StreamRequestRecord)
+        self.stream_tasks = Rows("t_ds_stream_task", StreamTaskRecord)
+        self.dataset_offsets = Rows("t_ds_dataset_offsets", OffsetRecord)
+        self.segments = Rows("t_ds_segment", SegmentRecord)
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from common.model.intervals import Interval
+from common.model.lock_needs import group_of_run
 from common.model.locks import (
     BATCH_PRIORITY,
     REPLACING_LOCKS,
@@ -29,7 +30,8 @@ from common.model.states import TaskState
 from common.store.worker.datasets import group_of_stream
 from tests.memory.database import Transaction
 from tests.memory.lock_rows import LockHolderRecord, LockRecord
-from tests.memory.streams import OffsetRecord, SegmentRecord, StreamTables
+from tests.memory.stream_rows import OffsetRecord, SegmentRecord
+from tests.memory.streams import StreamTables
 
 FIRST_HOUR = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -64,7 +66,7 @@ class MemoryDatasets:
                 return Impossible(reason=f"attempt {task_id} is not live")
             request = LockRequest(
                 dataset=dataset,
-                group_id=group_of_stream(dataset) if of_stream else f"run {task_id}",
+                group_id=group_of_stream(dataset) if of_stream else self._group(task_id),
                 interval=hour(chunk),
                 type=kind,
                 priority=priority,
@@ -103,8 +105,9 @@ class MemoryDatasets:
         stream: str,
         starts: Mapping[int, int],
         ends: Mapping[int, int],
+        times: Mapping[int, datetime] | None = None,
     ) -> Outcome:
-        """Publish a range of the stream."""
+        """Publish a range of the stream; `times`: the latest one of each partition's rows."""
         with self._db.transaction("publish") as tx:
             before = self._published_before(dataset, parts, sequence, starts, ends)
             if before is not None:
@@ -117,12 +120,15 @@ class MemoryDatasets:
                     return Conflict(reason=f"no lock on chunk {part.chunk}")
                 if covering.revoked:
                     return LockLost(lock=covering)
+            others = [row.stream for row in self._tables.stored(dataset).values()]
+            if any(each != stream for each in others):
+                return Conflict(reason=f"dataset {dataset} is fed by stream {others[0]}")
             stale = self._stale(dataset, starts)
             if stale:
                 return Conflict(reason=stale)
             if self._named(dataset, parts, sequence):
                 return Conflict(reason="segments of these names were published by other work")
-            self._advance(tx, dataset, stream, ends)
+            self._advance(tx, dataset, stream, ends, times or {})
             for part in parts:
                 record = SegmentRecord(
                     dataset=dataset,
@@ -203,16 +209,35 @@ class MemoryDatasets:
             if partition in stored and stored[partition].position != start
         )
 
-    def _advance(self, tx: Transaction, dataset: str, stream: str, ends: Mapping[int, int]) -> None:
+    def _advance(
+        self,
+        tx: Transaction,
+        dataset: str,
+        stream: str,
+        ends: Mapping[int, int],
+        times: Mapping[int, datetime],
+    ) -> None:
         stored = self._tables.stored(dataset)
         for partition, end in ends.items():
-            if partition in stored:
-                tx.update(self._tables.offsets, stored[partition].id, position=end)
+            former = stored.get(partition)
+            known = [times.get(partition), None if former is None else former.latest_event]
+            latest = max((each for each in known if each is not None), default=None)
+            if former is not None:
+                tx.update(self._tables.offsets, former.id, position=end, latest_event=latest)
             else:
                 record = OffsetRecord(
-                    dataset=dataset, stream=stream, partition=partition, position=end
+                    dataset=dataset,
+                    stream=stream,
+                    partition=partition,
+                    position=end,
+                    latest_event=latest,
                 )
                 tx.insert(self._tables.offsets, record)
+
+    def _group(self, task_id: int) -> str:
+        """The group of an attempt's run; a batch writer is one by itself."""
+        task = self._db.tasks.get(task_id)
+        return f"batch {-task_id}" if task is None else group_of_run(task.process_instance_id)
 
     def _replacing(self, dataset: str, chunk: int) -> int:
         """Return the lock of a group that replaces the chunk just now."""

@@ -26,6 +26,7 @@ from common.store.master.ports import (
 )
 from common.store.transaction import storable
 from tests.memory.database import MemoryDatabase, Transaction
+from tests.memory.progress import progress_of
 from tests.memory.rows import DEPENDENT, EPOCH, ProcessRecord, TaskRecord
 
 _KNOWN_STATES = tuple(ProcessState)
@@ -111,7 +112,7 @@ class MemoryDependentStore(DependentStore):
 
     def look_up(self, questions: Sequence[AnyQuestion]) -> tuple[Answer, ...]:
         return tuple(
-            self._db.progress.get(question.dataset, Absence.NO_STREAM)
+            progress_of(self._db, question.dataset)
             if isinstance(question, DatasetQuestion)
             else self._answer(question)
             for question in questions

@@ -18,6 +18,7 @@ from common.model.complement_states import ComplementState
 from common.model.instances import Ownership
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from tests.memory.lock_rows import LockHolderRecord, LockRecord, LockRequestRecord
+from tests.memory.stream_rows import StreamRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
@@ -544,6 +545,7 @@ Record: TypeAlias = (
     | TenantRecord
     | QueueRecord
     | UserRecord
+    | StreamRecord
 )
 R = TypeVar("R", bound=Record)
 

@@ -7,7 +7,6 @@ Publications into the dataset are in `tests.memory.datasets`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
@@ -17,10 +16,11 @@ from common.model.commands import CommandOutcome, CommandType
 from common.model.plans import LedgerLine
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.model.streams.requests import Request, RequestKind
-from common.model.streams.tasks import TASK_PARAMETER, Assignment, Orders, TaskReport
+from common.model.streams.tasks import TASK_PARAMETER, Orders, TaskReport
 from common.store.listen import ORDERS, hint_channel
 from common.store.master.supervisor_ports import (
     AddOffsets,
+    BadRequest,
     Change,
     DropOffsets,
     EndTask,
@@ -39,113 +39,42 @@ from common.store.master.supervisor_ports import (
 )
 from common.store.transaction import StoreConflictError
 from common.store.worker.stream_tasks import StreamWork
+from tests.memory.alerts import alert_of_supervisor
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.ledger import enter
-from tests.memory.rows import CommandRecord, ProcessRecord, Rows, TaskRecord
+from tests.memory.rows import CommandRecord, ProcessRecord, TaskRecord
+from tests.memory.stream_rows import (
+    OffsetRecord,
+    RuntimeRecord,
+    SpecRecord,
+    StreamRequestRecord,
+    StreamTaskRecord,
+)
 
 _GOOD = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecRecord:
-    """A row of `t_ds_supervisor`."""
-
-    id: int = 0
-    name: str
-    version: int
-    document: Any
-    suspended: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRecord:
-    """A row of `t_ds_supervisor_runtime`; `writer` and `writer_epoch` are for checkers."""
-
-    id: int = 0
-    name: str
-    version: int
-    definition_id: int
-    owner: Node | None = None
-    owner_epoch: int = 0
-    lease_until: datetime | None = None
-    writer: Node | None = None
-    writer_epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRequestRecord:
-    """A row of `t_ds_supervisor_command`."""
-
-    id: int = 0
-    supervisor: str
-    kind: str
-    body: Any = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTaskRecord:
-    """A row of `t_ds_stream_task`."""
-
-    id: int = 0
-    assignment: Assignment
-    command_id: int
-    orders: Orders = field(default_factory=Orders)
-    ending_since: datetime | None = None
-    killed: bool = False
-    closed: bool = False
-    task_instance_id: int = 0
-    report: TaskReport | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRecord:
-    """A row of `t_ds_dataset_offsets`."""
-
-    id: int = 0
-    dataset: str
-    stream: str
-    partition: int
-    position: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRecord:
-    """A row of `t_ds_segment`; its file is named by a path. `beside`: the lock that replaces."""
-
-    id: int = 0
-    dataset: str
-    chunk: int
-    sequence: str
-    path: str
-    task_id: int
-    used: bool = True
-    beside: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldRecord:
-    """An alert of a supervisor."""
-
-    id: int = 0
-    supervisor: str
-    text: str
-
-
 class StreamTables:
-    """The tables of supervisors and datasets beside those of the database."""
+    """The tables of supervisors and datasets, and what is looked up in them."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self.db = database
-        self.specs = Rows("t_ds_supervisor", SpecRecord)
-        self.runtimes = Rows("t_ds_supervisor_runtime", RuntimeRecord)
-        self.requests = Rows("t_ds_supervisor_command", StreamRequestRecord)
-        self.tasks = Rows("t_ds_stream_task", StreamTaskRecord)
-        self.offsets = Rows("t_ds_dataset_offsets", OffsetRecord)
-        self.segments = Rows("t_ds_segment", SegmentRecord)
-        self.told = Rows("t_ds_alert", ToldRecord)
+        self.specs = database.supervisor_specs
+        self.runtimes = database.supervisors
+        self.requests = database.supervisor_requests
+        self.tasks = database.stream_tasks
+        self.offsets = database.dataset_offsets
+        self.segments = database.segments
         self.batches: set[int] = set()
         """Holders of locks that are no attempts: batch writers, by numbers below zero."""
         self._runs: dict[int, int] = {}
+
+    def told(self, name: str) -> list[str]:
+        """Return the alerts of a supervisor."""
+        return [row.content for row in self.db.alerts if row.title == f"supervisor {name}"]
+
+    def spec(self, name: str, version: int) -> SpecRecord | None:
+        return next((row for row in self.specs if (row.name, row.version) == (name, version)), None)
 
     def runtime(self, name: str) -> RuntimeRecord | None:
         return next((row for row in self.runtimes if row.name == name), None)
@@ -198,8 +127,10 @@ class MemorySupervisorStore:
             free = [
                 row
                 for row in self._tables.runtimes
-                if row.lease_until is None or row.lease_until <= now
-            ][:limit]
+                if row.active and (row.lease_until is None or row.lease_until <= now)
+            ]
+            free = sorted(free, key=lambda row: (row.lease_until is not None, row.lease_until))
+            free = free[:limit]
             for row in free:
                 tx.update(
                     self._tables.runtimes,
@@ -208,7 +139,7 @@ class MemorySupervisorStore:
                     owner_epoch=row.owner_epoch + 1,
                     lease_until=now + lease,
                 )
-        return tuple(Lease(supervisor=row.name, epoch=row.owner_epoch + 1) for row in free)
+        return tuple(sorted(Lease(supervisor=row.name, epoch=row.owner_epoch + 1) for row in free))
 
     def renew(
         self, node: Node, leases: Collection[Lease], *, lease: timedelta
@@ -223,7 +154,9 @@ class MemorySupervisorStore:
                 tx.update(self._tables.runtimes, row.id, lease_until=until)
                 asked = [one.id for one in self._tables.requests if one.supervisor == row.name]
                 pulses[each] = Pulse(
-                    version=row.version, last_request=max(asked, default=0), tasks=self._digest()
+                    version=row.version,
+                    last_request=max(asked, default=0),
+                    tasks=self._digest(row.name),
                 )
         return pulses
 
@@ -239,13 +172,17 @@ class MemorySupervisorStore:
         row = self._tables.runtime(lease.supervisor)
         if row is None:
             return None
-        spec = max(
-            (one for one in self._tables.specs if one.name == row.name),
-            key=lambda one: one.version,
-        )
+        newest = self._tables.spec(row.name, row.version)
+        specs = [
+            one for one in self._tables.specs if one.name == row.name and one.document is not None
+        ]
+        if newest is None or not specs:
+            return None
+        spec = max(specs, key=lambda one: one.version)
+        assert spec.document is not None
         return SupervisorRows(
             version=row.version,
-            is_tombstone=False,
+            is_tombstone=newest.document is None,
             spec_version=spec.version,
             document=spec.document,
             suspended=spec.suspended,
@@ -253,13 +190,18 @@ class MemorySupervisorStore:
                 partition: (each.stream, each.position)
                 for partition, each in self._tables.stored(row.name).items()
             },
-            tasks=tuple(self._task(each) for each in self._tables.tasks if not each.closed),
+            tasks=tuple(self._task(each) for each in self._open_tasks(row.name)),
             requests=tuple(
-                Request.of(one.id, one.kind, one.body)
-                for one in self._tables.requests
-                if one.supervisor == row.name
+                _request(one) for one in self._tables.requests if one.supervisor == row.name
             ),
         )
+
+    def _open_tasks(self, name: str) -> list[StreamTaskRecord]:
+        return [
+            row
+            for row in self._tables.tasks
+            if row.assignment.supervisor == name and not row.closed
+        ]
 
     def apply(self, node: Node, lease: Lease, step: SupervisorStep, *, now: datetime) -> None:
         with self._db.transaction("apply_step", by=node) as tx:
@@ -269,26 +211,29 @@ class MemorySupervisorStore:
             tx.update(self._tables.runtimes, row.id, writer=node, writer_epoch=lease.epoch)
             for change in step.changes:
                 self._write(tx, node, row, step, change, now=now)
-            for task in list(self._tables.tasks):
+            for task in self._open_tasks(row.name):
                 if task.assignment.name in step.closed:
                     tx.update(self._tables.tasks, task.id, closed=True)
             for request in step.requests:
-                if self._tables.requests.get(request) is None:
-                    raise StoreConflictError("a request is gone")
+                asked = self._tables.requests.get(request)
+                if asked is None or asked.supervisor != row.name:
+                    raise StoreConflictError(f"0 instead of 1 requests are as expected: {request}")
                 tx.delete(self._tables.requests, request)
+            if step.standing is not None:
+                tx.update(self._tables.runtimes, row.id, standing=step.standing)
+            if step.ends and row.version == step.version:
+                tx.update(self._tables.runtimes, row.id, active=False, lease_until=None, owner=None)
 
     def _owned(self, node: Node, lease: Lease) -> RuntimeRecord | None:
         row = self._tables.runtime(lease.supervisor)
-        if row is None or (row.owner, row.owner_epoch) != (node, lease.epoch):
+        if row is None or (row.owner, row.owner_epoch) != (node, lease.epoch) or not row.active:
             return None
         is_over = row.lease_until is None or row.lease_until <= self._db.now()
         return None if is_over else row
 
-    def _digest(self) -> str:
+    def _digest(self, name: str) -> str:
         said = []
-        for each in self._tables.tasks:
-            if each.closed:
-                continue
+        for each in self._open_tasks(name):
             row = self._task(each)
             run = self._tables.run_of(each.command_id)
             report = row.report
@@ -348,7 +293,7 @@ class MemorySupervisorStore:
                 row = StreamTaskRecord(assignment=change.assignment, command_id=command_id)
                 tx.insert(self._tables.tasks, row)
             case GiveOrders():
-                task = self._open(change.task)
+                task = self._open(owned.name, change.task)
                 if task.orders.version >= change.orders.version:
                     raise StoreConflictError("orders go back")
                 tx.update(self._tables.tasks, task.id, orders=change.orders)
@@ -356,7 +301,7 @@ class MemorySupervisorStore:
                 if attempt is not None and attempt.state == TaskState.RUNNING and attempt.host:
                     tx._notifications.append((hint_channel(attempt.host), ORDERS))
             case EndTask():
-                self._end(tx, node, change, now)
+                self._end(tx, node, self._open(owned.name, change.task), change, now)
             case AddOffsets() | PutOffsets():
                 stored = self._tables.stored(owned.name)
                 for partition, offset in change.offsets.items():
@@ -369,32 +314,43 @@ class MemorySupervisorStore:
                         )
                         tx.insert(self._tables.offsets, record)
                     elif isinstance(change, PutOffsets):
-                        tx.update(self._tables.offsets, stored[partition].id, position=offset)
+                        former = stored[partition]
+                        goes_on = former.stream == step.stream and former.position <= offset
+                        tx.update(
+                            self._tables.offsets,
+                            former.id,
+                            stream=step.stream,
+                            position=offset,
+                            latest_event=former.latest_event if goes_on else None,
+                        )
             case DropOffsets():
                 self._drop_offsets(tx, owned, change)
             case TellPeople():
-                tx.insert(self._tables.told, ToldRecord(supervisor=owned.name, text=change.text))
+                alert_of_supervisor(tx, owned.name, change.text, now)
             case PutSpec():
-                pass
+                if owned.version == step.version:
+                    put_version(tx, self._tables, owned, change.document)
             case _:
                 assert_never(change)
 
     def _drop_offsets(self, tx: Transaction, owned: RuntimeRecord, change: DropOffsets) -> None:
-        for partition, each in self._tables.stored(owned.name).items():
+        stored = self._tables.stored(owned.name)
+        for partition, wanted in (change.expected or {}).items():
+            if partition not in stored or stored[partition].position != wanted:
+                raise OutdatedStepError(f"partition {partition} is not at {wanted} any more")
+        for partition, each in stored.items():
             if change.partitions is None or partition in change.partitions:
-                wanted = each.position if change.expected is None else change.expected[partition]
-                if wanted != each.position:
-                    raise OutdatedStepError(f"partition {partition} is at {each.position} now")
                 tx.delete(self._tables.offsets, each.id)
 
-    def _open(self, name: str) -> StreamTaskRecord:
-        for row in self._tables.tasks:
-            if row.assignment.name == name and not row.closed:
+    def _open(self, supervisor: str, name: str) -> StreamTaskRecord:
+        for row in self._open_tasks(supervisor):
+            if row.assignment.name == name:
                 return row
         raise StoreConflictError(f"there is no open task {name}")
 
-    def _end(self, tx: Transaction, node: Node, change: EndTask, now: datetime) -> None:
-        task = self._open(change.task)
+    def _end(
+        self, tx: Transaction, node: Node, task: StreamTaskRecord, change: EndTask, now: datetime
+    ) -> None:
         since = task.ending_since or now
         killed = task.killed or change.kill
         tx.update(self._tables.tasks, task.id, ending_since=since, killed=killed)
@@ -427,7 +383,10 @@ class MemoryStreamTasks:
         row = self._tables.of_attempt(node, task_instance_id)
         if row is None:
             return None
-        return StreamWork(assignment=row.assignment, document={}, orders=row.orders)
+        spec = self._tables.spec(row.assignment.supervisor, row.assignment.version)
+        if spec is None or spec.document is None:
+            return None
+        return StreamWork(assignment=row.assignment, document=spec.document, orders=row.orders)
 
     def orders(self, node: Node, task_instance_ids: Collection[int]) -> Mapping[int, Orders]:
         self._tables.db.read_hook("stream_orders")
@@ -444,26 +403,43 @@ class MemoryStreamTasks:
         return True
 
 
+def _request(row: StreamRequestRecord) -> Request | BadRequest:
+    try:
+        return Request.of(row.id, row.kind, row.body)
+    except ValueError as error:
+        return BadRequest(id=row.id, problem=str(error))
+
+
 def put_request(
     tables: StreamTables, supervisor: str, kind: RequestKind, body: Mapping[str, Any]
-) -> None:
+) -> int:
     """Put a request as a person does."""
-    tables.db.insert(tables.requests, supervisor=supervisor, kind=kind.value, body=dict(body))
+    return tables.db.insert(
+        tables.requests, supervisor=supervisor, kind=kind.value, body=dict(body)
+    )
+
+
+def put_version(
+    tx: Transaction,
+    tables: StreamTables,
+    row: RuntimeRecord,
+    document: Mapping[str, Any] | None,
+    *,
+    suspended: bool = False,
+) -> None:
+    """Add a version of the specification, a tombstone if it has no document."""
+    version = row.version + 1
+    spec = SpecRecord(name=row.name, version=version, document=document, suspended=suspended)
+    tx.insert(tables.specs, spec)
+    active = row.active or document is not None
+    tx.update(tables.runtimes, row.id, version=version, active=active)
 
 
 def put_suspended(tables: StreamTables, supervisor: str, *, suspended: bool) -> None:
     """Add a version of the specification that is suspended, or not."""
     row = tables.runtime(supervisor)
     assert row is not None
-    spec = next(each for each in tables.specs if each.version == row.version)
+    spec = tables.spec(supervisor, row.version)
+    assert spec is not None
     with tables.db.transaction("person") as tx:
-        tx.insert(
-            tables.specs,
-            SpecRecord(
-                name=supervisor,
-                version=row.version + 1,
-                document=spec.document,
-                suspended=suspended,
-            ),
-        )
-        tx.update(tables.runtimes, row.id, version=row.version + 1)
+        put_version(tx, tables, row, spec.document, suspended=suspended)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.memory.streams import RuntimeRecord, StreamTaskRecord
-from tests.simulation.stream_world import StreamWorld
+from tests.memory.stream_rows import RuntimeRecord, StreamTaskRecord
+from tests.simulation.stream_world import NAME, StreamWorld
 
 
 def broken_streams(world: StreamWorld) -> list[str]:
@@ -34,7 +34,7 @@ def _published(world: StreamWorld) -> Iterator[str]:
         for offset in range(latest)
     }
     skipped = {partition for partition, _ in world.to_tell - found.keys()}
-    told = " ".join(row.text for row in world.tables.told)
+    told = " ".join(world.tables.told(NAME))
     for partition in sorted(skipped - world.reset_by_people):
         if f"partition {partition} of" not in told:
             yield f"records of partition {partition} were skipped, and nobody was told"

@@ -16,7 +16,8 @@ from master.supervisors import conversations
 from master.supervisors.draft import Draft
 from master.supervisors.view import Conversation, TaskGroup
 from tests.memory.datasets import MemoryDatasets
-from tests.memory.streams import MemorySupervisorStore, RuntimeRecord
+from tests.memory.stream_rows import RuntimeRecord
+from tests.memory.streams import MemorySupervisorStore
 from tests.simulation.stream_process import Warehouse
 from tests.simulation.stream_world import StreamOptions
 from worker.spark.streaming import course
@@ -103,15 +104,15 @@ class StreamMistake:
 
 
 STREAM_MISTAKES = (
-    StreamMistake(name="compare left out", seed=3, parts={"datasets": BlindDatasets}),
+    StreamMistake(name="compare left out", seed=19, parts={"datasets": BlindDatasets}),
     StreamMistake(
         name="lock not read again",
-        seed=10,
+        seed=12,
         parts={"datasets": TrustingDatasets},
         stream=StreamOptions(batches=0.9),
     ),
-    StreamMistake(name="additions read", seed=21, parts={"datasets": CuriousDatasets}),
-    StreamMistake(name="files overwritten", seed=6, parts={"warehouse": OneFolderWarehouse}),
+    StreamMistake(name="additions read", seed=0, parts={"datasets": CuriousDatasets}),
+    StreamMistake(name="files overwritten", seed=0, parts={"warehouse": OneFolderWarehouse}),
     StreamMistake(name="epoch ignored", seed=5, parts={"supervisors": EpochlessStore}),
-    StreamMistake(name="checkpoint merged without check", seed=10, plants=True),
+    StreamMistake(name="checkpoint merged without check", seed=17, plants=True),
 )

@@ -26,11 +26,10 @@ from master.assembly import Master
 from master.loops.supervisor_loop import SupervisorConfig, SupervisorLoop
 from master.supervisors.view import StreamFailure, StreamSnapshot
 from tests.memory.datasets import MemoryDatasets
+from tests.memory.stream_rows import RuntimeRecord, SpecRecord
 from tests.memory.streams import (
     MemoryStreamTasks,
     MemorySupervisorStore,
-    RuntimeRecord,
-    SpecRecord,
     StreamTables,
     put_request,
     put_suspended,

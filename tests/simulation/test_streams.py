@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulation.check_streams import broken_streams
 from tests.simulation.stream_mistakes import STREAM_MISTAKES, StreamMistake
-from tests.simulation.stream_world import StreamWorld
+from tests.simulation.stream_world import NAME, StreamWorld
 
 _FIRST = int(os.environ.get("ORCAFLOW_FIRST_SEED", "0"))
 _SEEDS = int(os.environ.get("ORCAFLOW_STREAM_SEEDS", "20"))
@@ -106,6 +106,5 @@ def _simulated(seed: int) -> StreamWorld:
     """The world of a seed after its end, whose history is noted."""
     world = StreamWorld(seed)
     world.run()
-    told = [row.text for row in world.tables.told]
-    _brought[seed] = "\n".join((*world.log, *told))
+    _brought[seed] = "\n".join((*world.log, *world.tables.told(NAME)))
     return world
