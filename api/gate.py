@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
@@ -36,7 +36,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        name = uuid.uuid4().hex
+        name = os.urandom(16).hex()
         scope.setdefault("state", {})["request_id"] = name
 
         async def answer(message: Message) -> None:

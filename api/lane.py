@@ -100,6 +100,37 @@ class _Quick:
         return values
 
 
+class _Limits:
+    """The times at which requests are given up, in their order: a timer for each would cost more.
+
+    It belongs to the loop's thread.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[asyncio.Future[Response | None], float] = {}
+        self._is_timed = False
+
+    def add(self, future: asyncio.Future[Response | None], seconds: float) -> None:
+        """Give it up after so many seconds, which are the same for all."""
+        loop = future.get_loop()
+        self._ends[future] = loop.time() + seconds
+        if not self._is_timed:
+            self._is_timed = True
+            loop.call_later(seconds, self._look, loop)
+
+    def remove(self, future: asyncio.Future[Response | None]) -> None:
+        del self._ends[future]
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for future, end in self._ends.items():
+            if end > now:
+                loop.call_later(end - now, self._look, loop)
+                return
+            _answer(future, None)
+        self._is_timed = False
+
+
 class Lane:
     """Serves the requests of quick routes in threads of its own; lets all others pass."""
 
@@ -120,6 +151,7 @@ class Lane:
             for _ in range(min(threads, _MOST_THREADS))
         ]
         self._ended_at = 0.0
+        self._limits = _Limits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or let it pass."""
@@ -129,14 +161,14 @@ class Lane:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Response | None] = loop.create_future()
-        timer = loop.call_later(scope["app"].state.patience_seconds, _answer, future, None)
         while self._threads:
             self._threads.pop().start()
+        self._limits.add(future, scope["app"].state.patience_seconds)
         self._waiting.put((loop, future, work))
         try:
             answer = await future
         finally:
-            timer.cancel()
+            self._limits.remove(future)
         await (answer or unavailable(Request(scope), SILENT))(scope, receive, send)
 
     def _is_stuck(self) -> bool:

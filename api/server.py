@@ -13,6 +13,7 @@ if __name__ == "__main__":
     gc.disable()
 
 import argparse
+import asyncio
 import logging
 import socket
 import sys
@@ -24,9 +25,11 @@ from typing import Any
 
 import uvicorn
 from setproctitle import setproctitle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.app import build
 from api.asking import REGISTRY
+from api.corked import CorkedTransport
 from api.gateway import responder
 from api.live.looker import CHANNELS, LiveLoop
 from api.live.streams import Streams
@@ -184,6 +187,11 @@ def _database_problem(made: Engine) -> str | None:
     return None
 
 
+class _Protocol(HttpToolsProtocol):
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+
+
 class _HttpServer:
     """uvicorn in a thread of its own; signals are the service's business."""
 
@@ -193,7 +201,7 @@ class _HttpServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http="auto",
+                http=_Protocol,
                 ws="none",
                 loop="auto",
                 lifespan="off",
