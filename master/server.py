@@ -64,6 +64,7 @@ from master.assembly import Master, Stores
 from master.loops.hint_targets import HintTargets
 from master.loops.kafka_offsets import ask_kafka
 from master.loops.notice_loop import CHANNELS, NoticeLoop
+from master.supervisors.health import State
 
 NAME = "master-server"
 
@@ -159,6 +160,10 @@ def run(config: Config) -> int:
         )
         if master.supervisors is not None:
             stack.callback(master.supervisors.stop)
+            keeper = master.supervisors
+            metrics.watch_supervisors(
+                lambda: keeper.figures, states=dict.fromkeys(state.basic.value for state in State)
+            )
         url = configuration.database_url(config)
         notices = Notifications(url, CHANNELS, application_name=f"{NAME}-{settings.port}-listen")
         stack.callback(notices.close)

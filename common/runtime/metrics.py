@@ -88,6 +88,56 @@ schedule_lag_seconds = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60, 600, 3600),
     registry=REGISTRY,
 )
+_supervisors = Gauge(
+    "ds_supervisors",
+    "Supervisors of streams that this master looks after, by their state.",
+    labelnames=("state",),
+    registry=REGISTRY,
+)
+_stream_lag = Gauge(
+    "ds_stream_lag_records",
+    "Records that no task has read yet, of all supervisors that this master looks after.",
+    registry=REGISTRY,
+)
+_stream_largest_lag = Gauge(
+    "ds_stream_largest_lag_records",
+    "The lag of the supervisor of this master that has the largest.",
+    registry=REGISTRY,
+)
+supervisor_runs = Counter(
+    "ds_supervisor_runs_total",
+    "Runs of supervisors on this master, by their outcome.",
+    labelnames=("outcome",),
+    registry=REGISTRY,
+)
+stream_tasks = Counter(
+    "ds_stream_tasks_total",
+    "Tasks of this master's supervisors that ended; stopped ones were told to.",
+    labelnames=("outcome",),
+    registry=REGISTRY,
+)
+stream_hand_overs = Counter(
+    "ds_stream_hand_overs_total",
+    "Task groups that this master has told where to end.",
+    registry=REGISTRY,
+)
+stream_checkpoints = Counter(
+    "ds_stream_checkpoints_total",
+    "Sequences that were closed while their task group reads on.",
+    registry=REGISTRY,
+)
+stream_records = Counter(
+    "ds_stream_records_total",
+    "Records that stream tasks on this worker have read, by what became of them.",
+    labelnames=("kind",),
+    registry=REGISTRY,
+)
+publications = Counter(
+    "ds_publications_total",
+    "Publications into datasets that tasks on this worker asked for, by their outcome.",
+    labelnames=("outcome",),
+    registry=REGISTRY,
+)
 slots = Gauge(
     "ds_slots", "Places for tasks on this worker.", labelnames=("state",), registry=REGISTRY
 )
@@ -126,6 +176,20 @@ def watch_zookeeper(standing: Callable[[], str], *, states: Iterable[str]) -> No
 
 def _is_in(state: str, standing: Callable[[], str]) -> float:
     return float(standing() == state)
+
+
+def watch_supervisors(
+    figures: Callable[[], Iterable[tuple[str, int]]], *, states: Iterable[str]
+) -> None:
+    """Have the gauges of streams say, when they are asked, the state and the lag of each."""
+    for state in states:
+        _supervisors.labels(state=state).set_function(partial(_number_in, state, figures))
+    _stream_lag.set_function(lambda: float(sum(lag for _, lag in figures())))
+    _stream_largest_lag.set_function(lambda: float(max((lag for _, lag in figures()), default=0)))
+
+
+def _number_in(state: str, figures: Callable[[], Iterable[tuple[str, int]]]) -> float:
+    return float(sum(each == state for each, _ in figures()))
 
 
 def page() -> tuple[bytes, str]:

@@ -33,7 +33,9 @@ from common.store.master.supervisor_ports import (
     TellPeople,
 )
 from master.identity import Identity
+from master.loops.supervisor_figures import count_step
 from master.loops.supervisor_steps import changes_of, closed_tasks, view_of
+from master.supervisors.alarms import Alarms, watched
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import Decision, EndSupervisor, Remember, ScheduleRun
 from master.supervisors.draft import Draft
@@ -103,6 +105,11 @@ class _Kept:
     lags: list[tuple[datetime, int]] = field(default_factory=list)
     since: datetime | None = None
     scaled_at: datetime | None = None
+    lag: int | None = None
+    """Records that no task had read at the last step; None while the stream is away."""
+    alarms: Alarms = field(default_factory=Alarms)
+    unreadable: int = 0
+    """The version of which people know that it can't be read."""
 
 
 class SupervisorLoop:
@@ -133,6 +140,12 @@ class SupervisorLoop:
     def kept(self) -> frozenset[str]:
         """The supervisors that this master looks after."""
         return frozenset(self._kept)
+
+    @property
+    def figures(self) -> tuple[tuple[str, int], ...]:
+        """The state and the known lag of each, for the metrics; may be asked by any thread."""
+        kept = tuple(self._kept.values())
+        return tuple((each.memory.health.state.basic.value, each.lag or 0) for each in kept)
 
     def run_once(self) -> timedelta:
         """Look after each supervisor once; return how long to rest."""
@@ -288,7 +301,10 @@ class SupervisorLoop:
         if not isinstance(spec, SupervisorSpec):
             # Another version has accepted it, or a person has changed the row.
             now = self._clock.now()
-            self._store.apply(node, kept.lease, _unreadable(rows, problem, now), now=now)
+            is_news = kept.unreadable != rows.spec_version
+            step = _unreadable(rows, problem, now, is_news=is_news)
+            self._store.apply(node, kept.lease, step, now=now)
+            kept.unreadable = rows.spec_version
             return False
         kept.spec = replace(spec, suspended=rows.suspended)
         kept.work = work_of(kept.spec)
@@ -360,18 +376,29 @@ class SupervisorLoop:
             (each.memory for each in decisions if isinstance(each, Remember)), kept.memory
         )
         ends = any(isinstance(each, EndSupervisor) for each in decisions)
+        standing = _standing(view, memory, now) if memory != kept.memory else None
+        if isinstance(view.stream, StreamFailure):
+            kept.lag = None
+        elif standing is not None:
+            kept.lag = standing.status["aggregateLag"]
+        lag = None if view.spec.suspended else kept.lag
+        alarms = watched(kept.alarms, view.spec.io.alerts, memory.health, lag, now=now)
         step = SupervisorStep(
             version=rows.version,
             stream=view.spec.io.topic,
-            changes=changes_of(decisions, view, rows),
+            changes=(
+                *changes_of(decisions, view, rows),
+                *(TellPeople(text=text) for text in alarms.texts),
+            ),
             requests=() if request is None else (request.id,),
             closed=closed_tasks(rows, memory),
-            standing=_standing(view, memory, now) if memory != kept.memory else None,
+            standing=standing,
             ends=ends,
         )
         if step.changes or step.requests or step.closed or step.standing or ends:
             self._store.apply(node, kept.lease, step, now=now)
-        kept.memory = memory
+        count_step(kept.memory, memory, decisions, rows, step)
+        kept.memory, kept.alarms = memory, alarms
         moments = [each.at for each in decisions if isinstance(each, ScheduleRun)]
         if kept.due is not None and kept.due > now:
             moments.append(kept.due)
@@ -406,15 +433,19 @@ def _standing(view: SupervisorView, memory: Memory, now: datetime) -> Standing:
     )
 
 
-def _unreadable(rows: SupervisorRows, problem: str, now: datetime) -> SupervisorStep:
+def _unreadable(
+    rows: SupervisorRows, problem: str, now: datetime, *, is_news: bool
+) -> SupervisorStep:
+    message = f"the specification of version {rows.spec_version} can't be read: {problem}"
     error: dict[str, Any] = {
         "timestamp": now.isoformat(),
-        "message": f"the specification of version {rows.spec_version} can't be read: {problem}",
+        "message": message,
         "streamException": False,
     }
     return SupervisorStep(
         version=rows.version,
         stream="",
+        changes=(TellPeople(text=message),) if is_news else (),
         standing=Standing(
             state=State.UNHEALTHY_SUPERVISOR.value,
             detailed_state=State.UNHEALTHY_SUPERVISOR.value,

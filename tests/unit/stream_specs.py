@@ -133,6 +133,12 @@ FULL: dict[str, Any] = {
                 "triggerScaleInFractionThreshold": 0.8,
                 "scaleInStep": 1,
             },
+            "alertConfig": {
+                "lag": 1_000,
+                "lagPeriod": "PT1M",
+                "unhealthy": False,
+                "taskFailures": 2,
+            },
             "boundedStreamConfig": {
                 "startSequenceNumbers": {"0": 0, "1": 5},
                 "endSequenceNumbers": {"0": 10, "1": 15},

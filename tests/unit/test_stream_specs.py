@@ -18,6 +18,7 @@ from common.model.streams.reading import MAX_TEXT, read_spec
 from common.model.streams.schema import fault_of_dataset
 from common.model.streams.sequences import base_sequence_name, canonical_json, work_of
 from common.model.streams.spec import (
+    AlertRule,
     Bound,
     Dimension,
     EnvironmentSecret,
@@ -174,6 +175,13 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{SCALER}.scaleInThreshold", [], "whole number"),
     (f"{SCALER}.triggerScaleInFractionThreshold", "all", "from 0 to 1"),
     (f"{SCALER}.scaleInStep", 0, "must be 1 or more"),
+    (f"{IO}.alertConfig", 5, "must be an object"),
+    (f"{IO}.alertConfig.lag", 0, "must be 1 or more"),
+    (f"{IO}.alertConfig.lag", ..., "alertConfig.lag: is missing; a period alone limits nothing"),
+    (f"{IO}.alertConfig.lagPeriod", 60, "must be a text such as PT1H"),
+    (f"{IO}.alertConfig.unhealthy", "x", "true or false"),
+    (f"{IO}.alertConfig.taskFailures", -1, "must be 0 or more"),
+    (f"{IO}.alertConfig.taskFailure", 1, "did you mean taskFailures?"),
     (f"{IO}.boundedStreamConfig.startSequenceNumbers", {}, "an offset for each partition"),
     (f"{IO}.boundedStreamConfig.startSequenceNumbers", {"a": 1}, "no partition and offset"),
     (f"{IO}.boundedStreamConfig.endSequenceNumbers", {"0": 1}, "must name the partitions"),
@@ -266,6 +274,9 @@ def test_the_full_specification_reads_as_written() -> None:
     assert io.bounds is not None
     assert io.bounds.starts == {0: 0, 1: 5}
     assert io.late_period == timedelta(days=1)
+    assert io.alerts == AlertRule(
+        lag=1_000, lag_for=timedelta(minutes=1), unhealthy=False, task_failures=2
+    )
     assert spec.schema.segment_granularity.name == "DAY"
     assert spec.schema.filter == Every(
         filters=(
@@ -295,6 +306,9 @@ def test_defaults_are_those_of_druid() -> None:
     assert not io.idle.enabled
     assert io.idle.inactive_after == timedelta(minutes=10)
     assert (io.scaling, io.bounds, io.stop_task_count) == (None, None, None)
+    assert io.alerts == AlertRule(
+        lag=None, lag_for=timedelta(minutes=10), unhealthy=True, task_failures=3
+    )
     assert tuning.shutdown_timeout == timedelta(seconds=80)
     assert tuning.offset_fetch_period == timedelta(seconds=30)
     assert tuning.repartition_transition == timedelta(minutes=2)

@@ -28,6 +28,7 @@ from common.model.segments import (
 )
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import EnvironmentSecret, SupervisorSpec
+from common.runtime import metrics
 from common.store.worker.datasets import Part, TaskFacts
 from worker.datasets.folders import DatasetFolders, WriteFolder
 from worker.datasets.orders import OrderBook
@@ -49,6 +50,12 @@ log = logging.getLogger(__name__)
 
 _NOT_NOW: Final = "unavailable"
 _LONGEST_REPORT: Final = 1024 * 1024
+_OUTCOMES: Final[Mapping[type[Outcome], str]] = {
+    Published: "published",
+    AlreadyPublished: "already_published",
+    LockLost: "lock_lost",
+    Conflict: "conflict",
+}
 
 
 class Store(Protocol):
@@ -240,6 +247,7 @@ class DatasetAnswers:
             replaces=ask.replaces,
             is_whole=ask.key is not None,
         )
+        metrics.publications.labels(outcome=_OUTCOMES[type(outcome)]).inc()
         match outcome:
             case Published(ids=ids):
                 log.info(

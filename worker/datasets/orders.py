@@ -17,7 +17,8 @@ from typing import Final, Protocol
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
-from common.model.streams.tasks import Orders, TaskReport
+from common.model.streams.tasks import RECORD_COUNTS, Orders, TaskReport
+from common.runtime import metrics
 from common.store.worker.stream_tasks import StreamWork
 
 _LOOK: Final = timedelta(seconds=5)
@@ -25,6 +26,8 @@ _LONGEST_REST: Final = timedelta(minutes=1)
 _PROGRESS_SECONDS: Final = 2.0
 _UNCHANGED_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 60.0
+_ABSURD: Final = 2**53
+"""More records than a task reads; a process of a tenant may report anything."""
 
 
 class StreamTasks(Protocol):
@@ -45,6 +48,8 @@ class _Page:
     asked_at: float
     written: TaskReport | None = None
     written_at: float = 0.0
+    counted: Mapping[str, int] | None = None
+    """The counts of records of the last report, from which the metrics go on."""
 
 
 class OrderBook:
@@ -87,6 +92,8 @@ class OrderBook:
             # Orders may have come since, and their hint.
             self.wake()
         page.asked_at = now
+        if page.orders is not None and report is not None:
+            _count(page, report)
         if page.orders is not None and report is not None and _says_more(page, report, now):
             if not self._store.report(node, task_id, report):
                 self._check_standing(node)
@@ -124,6 +131,17 @@ class OrderBook:
         if node is None:
             raise ServiceUnreachableError("this worker has no session with ZooKeeper just now")
         return node
+
+
+def _count(page: _Page, report: TaskReport) -> None:
+    """Add the records since the last report to the metrics."""
+    # The first report of a task has none; that of one that another worker process has known, some.
+    before = report.counts if page.counted is None else page.counted
+    for kind in RECORD_COUNTS:
+        more = report.counts.get(kind, 0) - before.get(kind, 0)
+        if 0 < more < _ABSURD:
+            metrics.stream_records.labels(kind=kind).inc(more)
+    page.counted = report.counts
 
 
 def _says_more(page: _Page, report: TaskReport, now: float) -> bool:

@@ -22,6 +22,7 @@ from common.model.streams.fields import Fields, Findings
 from common.model.streams.formats import read_format, read_parse_spec
 from common.model.streams.schema import partitions_of, read_schema
 from common.model.streams.spec import (
+    AlertRule,
     Bounds,
     EnvironmentSecret,
     IdleRule,
@@ -199,6 +200,7 @@ def _io(fields: Fields, *, parse_spec: Fields | None) -> IoConfig:
         idle=_idle(fields),
         scaling=scaling,
         bounds=bounds,
+        alerts=_alerts(fields),
     )
     fields.ignore(*_IO_IGNORED)
     fields.close()
@@ -296,6 +298,23 @@ def _idle(fields: Fields) -> IdleRule:
             "inactiveAfterMillis", default=IdleRule().inactive_after, least=1
         ),
     )
+    config.close()
+    return rule
+
+
+def _alerts(fields: Fields) -> AlertRule:
+    """Read the limits for alerts, which Druid has no key for."""
+    config = fields.child("alertConfig")
+    if config is None:
+        return AlertRule()
+    rule = AlertRule(
+        lag=config.whole("lag", default=0, least=1) or None,
+        lag_for=config.duration("lagPeriod", default=AlertRule().lag_for),
+        unhealthy=config.flag("unhealthy", default=True),
+        task_failures=config.whole("taskFailures", default=AlertRule().task_failures),
+    )
+    if "lagPeriod" in config and "lag" not in config:
+        config.wrong("lag", "is missing; a period alone limits nothing")
     config.close()
     return rule
 

@@ -61,6 +61,19 @@ class IdleRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRule:
+    """The limits beyond which people are told; without `lag`, no lag is too large.
+
+    `lag`: records above which it has to be for `lag_for`. `task_failures`: in a row; 0 for never.
+    """
+
+    lag: int | None = None
+    lag_for: timedelta = timedelta(minutes=10)
+    unhealthy: bool = True
+    task_failures: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingRule:
     """Limits and thresholds by which the number of task groups follows the lag."""
 
@@ -111,6 +124,7 @@ class IoConfig:
     idle: IdleRule = IdleRule()
     scaling: ScalingRule | None = None
     bounds: Bounds | None = None
+    alerts: AlertRule = AlertRule()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

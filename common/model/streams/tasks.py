@@ -25,6 +25,8 @@ TASK_NAME: Final = "read"
 """The name of the only task of a supervisor's process definition."""
 TASK_PARAMETER: Final = "stream_task"
 """The global parameter of a run that names its stream task."""
+RECORD_COUNTS: Final = ("processed", "processedWithError", "unparseable", "thrownAway")
+"""The counts of records that a task reports; the names are Druid's."""
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
 

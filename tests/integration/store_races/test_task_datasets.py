@@ -18,6 +18,7 @@ from sqlalchemy import Engine, text
 from common.clock import SystemClock
 from common.model.locks import LockType
 from common.model.states import TaskState
+from common.runtime import metrics
 from common.store.streams.segments import offsets, used_segments
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
@@ -97,8 +98,11 @@ def test_what_a_task_has_written_appears_when_it_is_published(
     place = allocate(ds)
     names = [written(place, "one.parquet"), written(place, "deeper/two.parquet")]
     assert segments(ds).segments == ()
+    labels = {"outcome": "published"}
+    before = metrics.REGISTRY.get_sample_value("ds_publications_total", labels) or 0
     outcome = publish(place, [Files(DAY, names, rows=7)], key="main")
     assert len(outcome.segments) == 1
+    assert metrics.REGISTRY.get_sample_value("ds_publications_total", labels) == before + 1
     found = segments(ds, "2026-11-20T06:00/PT1H")
     assert (found.start, found.end) == ("2026-11-20T06:00:00.000Z", "2026-11-20T07:00:00.000Z")
     (stored,) = found.segments

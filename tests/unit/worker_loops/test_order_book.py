@@ -11,6 +11,7 @@ import pytest
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.streams.tasks import OrderKind, Orders, TaskReport, TaskStatus
+from common.runtime import metrics
 from common.store.worker.stream_tasks import StreamWork
 from tests.simulation.virtual_clock import VirtualClock
 from worker.datasets.orders import OrderBook
@@ -165,3 +166,18 @@ def test_while_the_tables_are_away_tasks_go_on_with_their_orders(place: Place) -
         place.book.work(7)
     place.tables.is_away = False
     assert place.book.orders(7, replace(READING, obeyed=1)) == Orders()
+
+
+def test_records_are_counted_once_however_often_they_are_told(place: Place) -> None:
+    def counted(kind: str) -> float:
+        return metrics.REGISTRY.get_sample_value("ds_stream_records_total", {"kind": kind}) or 0
+
+    place.tables.rows = {7: Orders(), 8: Orders()}
+    before = counted("processed"), counted("unparseable")
+    for total in (0, 10, 10, 25, 10**400, 25, 30):
+        counts = {"processed": total, "unparseable": 2, "other": 5}
+        place.book.orders(7, replace(READING, counts=counts))
+    # Of this one another process of the worker has counted some.
+    for total in (1000, 1003):
+        place.book.orders(8, replace(READING, counts={"processed": total}))
+    assert (counted("processed"), counted("unparseable")) == (before[0] + 33, before[1])
