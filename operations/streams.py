@@ -36,6 +36,7 @@ from common.store.people.definitions import (
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.people.worker_groups import worker_group_id
+from common.store.streams.segments import offsets as stored_offsets
 from operations.errors import NameTakenError, UsageError
 from operations.projects import project_given
 from operations.repeating import Once, first_answer, keep_answer
@@ -249,7 +250,8 @@ def reset_stream(
 ) -> int:
     """Forget the offsets of these partitions, or of all: they are read as those of a new one.
 
-    Records between the former and the new start are read twice or never. Returns the id of the
+    Records between the former and the new start are read twice or never. Of partitions that are
+    named, what is published between the order and its execution stays. Returns the id of the
     request; 0 if the supervisor has ended, and it was done at once.
     """
     _check_numbers(partitions or (), ())
@@ -257,8 +259,12 @@ def reset_stream(
         if not found.active:
             store.forget_offsets(made.db, found.id, partitions)
             return 0
-        offsets = None if partitions is None else dict.fromkeys(partitions, 0)
-        body = {} if offsets is None else {"offsets": offsets_document(offsets)}
+        body: dict[str, Any] = {}
+        if partitions is not None:
+            body["offsets"] = offsets_document(dict.fromkeys(partitions, 0))
+            stored = {each.partition: each.offset for each in stored_offsets(made.db, found.id)}
+            seen = {each: stored[each] for each in partitions if each in stored}
+            body |= {"seen": offsets_document(seen)} if seen else {}
         return _request(session, made, found, RequestKind.RESET, body, once=once)
 
 

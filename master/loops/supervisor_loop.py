@@ -413,7 +413,7 @@ def notice_of(request: Request) -> Notice:
     """Return the notice that a person's request is."""
     match request.kind:
         case RequestKind.RESET:
-            return Reset(offsets=request.offsets, stream=request.stream)
+            return Reset(offsets=request.offsets, stream=request.stream, seen=request.seen)
         case RequestKind.RESET_OFFSETS:
             return ResetOffsets(offsets=request.offsets or {})
         case RequestKind.HAND_OVER:

@@ -80,13 +80,39 @@ def _reset(draft: Draft, notice: Reset) -> None:
         for group_id in sorted(draft.reading):
             draft.drop(draft.reading[group_id], "the supervisor was reset")
         draft.offsets = dict.fromkeys(draft.offsets)
-    elif _resets_anything(draft, notice.offsets):
-        draft.decide(RemoveOffsets(partitions=tuple(sorted(notice.offsets))))
-        _drop_readers(draft, notice.offsets)
     else:
-        draft.alert(EventKind.WARNING, "a reset was ignored: it had been carried out before")
-        return
+        offsets = _as_seen(draft, notice)
+        if not _resets_anything(draft, offsets):
+            if offsets:
+                draft.alert(
+                    EventKind.WARNING, "a reset was ignored: it had been carried out before"
+                )
+            return
+        seen = {each: notice.seen[each] for each in sorted(offsets) if each in notice.seen}
+        others = tuple(each for each in sorted(offsets) if each not in seen)
+        if others:
+            draft.decide(RemoveOffsets(partitions=others))
+        if seen:
+            # A task may publish in this very moment: then the whole step is looked at again.
+            draft.decide(RemoveOffsets(partitions=tuple(seen), expected=seen))
+        _drop_readers(draft, offsets)
     draft.decide(ScheduleRun(at=draft.now))
+
+
+def _as_seen(draft: Draft, notice: Reset) -> Offsets:
+    """Return the partitions to reset without those that have been published on since."""
+    kept = {}
+    for partition, offset in (notice.offsets or {}).items():
+        stored = draft.view.stored.get(partition)
+        if partition in notice.seen and stored is not None and stored != notice.seen[partition]:
+            draft.alert(
+                EventKind.WARNING,
+                f"a reset of partition {partition} was ignored: it is published up to {stored} by"
+                f" now, and was up to {notice.seen[partition]} when the reset was asked for",
+            )
+        else:
+            kept[partition] = offset
+    return kept
 
 
 def _resets_anything(draft: Draft, offsets: Offsets) -> bool:

@@ -6,7 +6,7 @@ tasks, and from the auto-scaler. A notice that equals one that waits says nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from common.model.streams.spec import Offsets
@@ -21,10 +21,12 @@ class Run:
 class Reset:
     """Forget stored offsets: of all partitions, or of those that `offsets` names.
 
-    A reset of another stream than the supervisor's is a mistake and changes nothing.
+    A reset of another stream than the supervisor's is a mistake and changes nothing, and so is one
+    of a partition whose stored offset is not the one in `seen` any more, if that has one.
     """
 
     offsets: Offsets | None = None
+    seen: Offsets = field(default_factory=dict)
     stream: str | None = None
 
 

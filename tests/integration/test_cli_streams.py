@@ -104,6 +104,11 @@ def test_resets_and_hand_overs_wait_for_the_keeper(cli: Cli, db: Engine, tmp_pat
     cli("stream", "submit", a_file(tmp_path))
     assert cli("stream", "reset", "flights", "--offset", "0=15", "--offset", "2=0")[0] == 0
     assert cli("stream", "reset", "flights", "--partition", "3")[0] == 0
+    with db.begin() as connection:
+        values = {"dataset": "flights", "stream": "events", "partition": 3, "offset": 7}
+        connection.execute(insert(t.dataset_offsets).values(values))
+    both = ("--partition", "3", "--partition", "4")
+    assert cli("stream", "reset", "flights", *both)[0] == 0
     assert cli("stream", "reset", "flights", "--all")[0] == 0
     assert cli("stream", "handoff", "flights", "1", "0")[0] == 0
     for wrong in ((), ("--all", "--partition", "1"), ("--offset", "0"), ("--offset", "0=-1")):
@@ -117,12 +122,13 @@ def test_resets_and_hand_overs_wait_for_the_keeper(cli: Cli, db: Engine, tmp_pat
     assert [tuple(row) for row in rows] == [
         ("RESET_OFFSETS", {"offsets": {"0": 15, "2": 0}}),
         ("RESET", {"offsets": {"3": 0}}),
+        ("RESET", {"offsets": {"3": 0, "4": 0}, "seen": {"3": 7}}),
         ("RESET", {}),
         ("HAND_OVER", {"groups": [0, 1]}),
     ]
     with db.connect() as connection:
         lines = connection.scalar(select(func.count()).where(t.audit_log.c.object_type == "stream"))
-    assert lines == 5
+    assert lines == 6
 
 
 def test_a_dataset_of_another_stream_is_read_by_nobody_until_its_offsets_are_forgotten(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from common.model.locks import Lock
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Orders, Sequence
 from common.store.master.supervisor_ports import Lease
+from master.loops import supervisor_loop
 from master.supervisors import conversations
 from master.supervisors.draft import Draft
 from master.supervisors.view import Conversation, TaskGroup
@@ -86,6 +87,13 @@ def merge_without_asking(planted: pytest.MonkeyPatch) -> None:
     planted.setattr(course, "_ended", ended)
 
 
+def reset_whatever_is_stored(planted: pytest.MonkeyPatch) -> None:
+    """Reset partitions though a task has published since somebody asked for it."""
+
+    asked = supervisor_loop.notice_of
+    planted.setattr(supervisor_loop, "notice_of", lambda request: asked(replace(request, seen={})))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMistake:
     """A mistake, the parts that make it, and a seed that exposes it."""
@@ -93,26 +101,32 @@ class StreamMistake:
     name: str
     seed: int
     parts: Mapping[str, Any] = field(default_factory=dict)
-    plants: bool = False
+    plants: Callable[[pytest.MonkeyPatch], None] | None = None
     stream: StreamOptions | None = None
     """The faults that expose it soonest, if it is too rare among those that are drawn."""
 
     def plant(self, planted: pytest.MonkeyPatch) -> None:
         """Make the mistake for as long as the context lasts."""
-        if self.plants:
-            merge_without_asking(planted)
+        if self.plants is not None:
+            self.plants(planted)
 
 
 STREAM_MISTAKES = (
-    StreamMistake(name="compare left out", seed=19, parts={"datasets": BlindDatasets}),
+    StreamMistake(name="compare left out", seed=6, parts={"datasets": BlindDatasets}),
     StreamMistake(
         name="lock not read again",
-        seed=12,
+        seed=1,
         parts={"datasets": TrustingDatasets},
         stream=StreamOptions(batches=0.9),
     ),
-    StreamMistake(name="additions read", seed=0, parts={"datasets": CuriousDatasets}),
-    StreamMistake(name="files overwritten", seed=0, parts={"warehouse": OneFolderWarehouse}),
-    StreamMistake(name="epoch ignored", seed=5, parts={"supervisors": EpochlessStore}),
-    StreamMistake(name="checkpoint merged without check", seed=17, plants=True),
+    StreamMistake(name="additions read", seed=21, parts={"datasets": CuriousDatasets}),
+    StreamMistake(name="files overwritten", seed=4, parts={"warehouse": OneFolderWarehouse}),
+    StreamMistake(name="epoch ignored", seed=0, parts={"supervisors": EpochlessStore}),
+    StreamMistake(name="checkpoint merged without check", seed=45, plants=merge_without_asking),
+    StreamMistake(
+        name="reset of what was published meanwhile",
+        seed=4,
+        plants=reset_whatever_is_stored,
+        stream=StreamOptions(task_count=2, expired=0.3, resets=False, people=0.5),
+    ),
 )

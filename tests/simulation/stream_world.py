@@ -20,6 +20,7 @@ from common.model.states import TaskState
 from common.model.streams.requests import RequestKind
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import TASK_NAME, TASK_TYPE, Orders, TaskReport
+from common.store.listen import Notification
 from common.store.worker.ports import ClaimedTask
 from common.store.worker.stream_tasks import StreamWork
 from master.assembly import Master
@@ -45,7 +46,7 @@ from tests.simulation.stream_process import (
     StreamProcess,
     Warehouse,
 )
-from tests.simulation.world import World
+from tests.simulation.world import _LISTENING, World
 from tests.unit.stream_specs import SMALL
 from worker.assembly import Worker
 from worker.datasets.orders import OrderBook
@@ -77,6 +78,8 @@ class StreamOptions:
     resets: bool = True
     batches: float = 0.0
     people: float = 0.0
+    restarts: float = 0.0
+    """The chance that PostgreSQL is restarted, for all; at each commit a twentieth of it."""
 
     @classmethod
     def draw(cls, random: Random) -> StreamOptions:
@@ -87,14 +90,15 @@ class StreamOptions:
             replicas=random.choice((1, 2)),
             task_count=random.choice((1, 2)),
             full_at=random.choice((None, 25)),
-            kills=sometimes(0.03),
+            kills=sometimes(0.03, 0.15),
             at_commits=sometimes(0.2, 0.5),
             broker_away=sometimes(0.03),
             added=sometimes(0.02),
             expired=random.choice((0.0, 0.0, 0.03)),
             resets=random.choice((True, False)),
-            batches=sometimes(0.2),
-            people=sometimes(0.04),
+            batches=sometimes(0.2, 0.9),
+            people=sometimes(0.04, 0.15),
+            restarts=sometimes(0.03),
         )
 
 
@@ -213,6 +217,7 @@ class StreamWorld(World):
         self._batches = 0
         self._second = timedelta()
         self._back_at = timedelta()
+        self._database_back_at: timedelta | None = None
         self.is_healed = False
         parts = Parts(with_master=self._with_master, with_worker=self._with_worker)
         super().__init__(seed, parts=parts, options=options or drawn)
@@ -281,7 +286,8 @@ class StreamWorld(World):
     def heal(self) -> None:
         super().heal()
         self.is_healed = True
-        self.stream.is_away = False
+        if self._database_back_at is not None:
+            self._reach_database()
         row = self.tables.runtime(NAME)
         assert row is not None
         if next(each for each in self.tables.specs if each.version == row.version).suspended:
@@ -295,6 +301,8 @@ class StreamWorld(World):
         super()._turn()
 
     def _pass_beside_daemons(self, now: timedelta) -> None:
+        if self._database_back_at is not None and self._database_back_at <= now:
+            self._reach_database()
         if now >= self._second + timedelta(seconds=1):
             self._second = now
             self._pass_second()
@@ -304,7 +312,7 @@ class StreamWorld(World):
                 continue
             process.due = now + timedelta(seconds=self._own.choice((0.1, 0.2, 0.5)))
             self._step_process(computer, process)
-        if self._batch is not None and self._batch.due <= now:
+        if self._batch is not None and self._batch.due <= now and self._database_back_at is None:
             self._step_batch(self._batch)
 
     def _step_process(self, computer: Computer, process: StreamProcess) -> None:
@@ -374,8 +382,41 @@ class StreamWorld(World):
             raise AwayError
         return answers[0]
 
+    def _restart_database(self, when: str) -> None:
+        """Break all connections, and answer nobody for a while."""
+        self._database_back_at = self.clock.elapsed + timedelta(
+            seconds=self._own.choice((1.0, 4.0, 12.0, 40.0))
+        )
+        self.log.append(f"{self.clock.elapsed} PostgreSQL is restarted {when}")
+
+    def _reach_database(self) -> None:
+        self._database_back_at = None
+        for daemon in self.daemons.values():
+            # Who listens again is told that it may have missed anything.
+            daemon.source.append(Notification(channel="", payload=""))
+            for name in _LISTENING:
+                daemon.wake(name, self.clock.elapsed)
+
+    def _deliver(self) -> None:
+        if self._database_back_at is not None:
+            self.database.notifications.clear()
+        super()._deliver()
+
+    def _before_read(self, name: str) -> None:
+        if self._current is not None and self._database_back_at is not None:
+            raise ServiceUnreachableError(f"PostgreSQL is away for {name}")
+        super()._before_read(name)
+
+    def _before_transaction(self, name: str) -> None:
+        super()._before_transaction(name)
+        # It may have gone away while the daemon was held up.
+        self._before_read(name)
+
     def _around_commit(self, name: str, moment: Literal["before", "after"]) -> None:
         daemon = self._current
+        if daemon is not None and self._happens(self.stream_options.restarts / 20):
+            self._restart_database(f"{moment} the commit of {name}")
+            raise ServiceUnreachableError(f"no answer {moment} the commit of {name}")
         chance = self.stream_options.at_commits * {"publish": 1, "apply_step": 0.1}.get(name, 0)
         if daemon is not None and self._happens(chance):
             if self._own.random() < 0.5:
@@ -388,19 +429,17 @@ class StreamWorld(World):
 
     def _pass_second(self) -> None:
         chosen, random, stream = self.stream_options, self._own, self.stream
+        if stream.is_away and self.clock.elapsed >= self._back_at:
+            stream.is_away = False
         if self.is_healed:
             self._reset_expired()
             return
-        if random.random() < chosen.people:
-            self._reset_expired()
         for partition in stream.latest:
             stream.latest[partition] += random.randint(0, chosen.produced)
-        if stream.is_away and self.clock.elapsed >= self._back_at:
-            stream.is_away = False
-        elif random.random() < chosen.broker_away:
-            stream.is_away = True
-            self.log.append(f"{self.clock.elapsed} the broker is away")
-            self._back_at = self.clock.elapsed + timedelta(seconds=random.choice((2, 10, 30)))
+        if not stream.is_away and random.random() < chosen.broker_away:
+            away = random.choice((2, 10, 30, 60))
+            stream.is_away, self._back_at = True, self.clock.elapsed + timedelta(seconds=away)
+            self.log.append(f"{self.clock.elapsed} the broker is away for {away} s")
         if random.random() < chosen.added and len(stream.latest) < 6:
             partition = len(stream.latest)
             self.log.append(f"{self.clock.elapsed} partition {partition} is added")
@@ -409,10 +448,20 @@ class StreamWorld(World):
             self._expire()
         if random.random() < chosen.kills:
             self._kill_some()
+        if self._database_back_at is None:
+            self._pass_second_of_tables()
+
+    def _pass_second_of_tables(self) -> None:
+        """People and batch writers act, and somebody may restart PostgreSQL."""
+        chosen, random = self.stream_options, self._own
+        if random.random() < chosen.people:
+            self._reset_expired()
         if self._batch is None and random.random() < chosen.batches:
             self._begin_batch()
         if random.random() < chosen.people:
             self._ask()
+        if random.random() < chosen.restarts:
+            self._restart_database("between two statements")
 
     def _expire(self) -> None:
         partition = self._own.choice(sorted(self.stream.latest))
@@ -431,7 +480,8 @@ class StreamWorld(World):
         expired = [each for each, offset in stored.items() if offset < earliest[each]]
         if expired and not self.stream_options.resets and not len(self.tables.requests):
             offsets = {str(expired[0]): stored[expired[0]]}
-            put_request(self.tables, NAME, RequestKind.RESET, {"offsets": offsets})
+            body = {"offsets": offsets, "seen": offsets}
+            put_request(self.tables, NAME, RequestKind.RESET, body)
             self.reset_by_people.add(expired[0])
             self.log.append(f"{self.clock.elapsed} a person resets partition {expired[0]}")
 

@@ -13,37 +13,18 @@ import pytest
 
 from tests.simulation.check_streams import broken_streams
 from tests.simulation.stream_mistakes import STREAM_MISTAKES, StreamMistake
+from tests.simulation.stream_scenarios import SCENARIOS, scenarios_in
 from tests.simulation.stream_world import NAME, StreamWorld
 
 _FIRST = int(os.environ.get("ORCAFLOW_FIRST_SEED", "0"))
 _SEEDS = int(os.environ.get("ORCAFLOW_STREAM_SEEDS", "20"))
 _TELLING = 300
-"""The seeds among which every kind of fault and event occurs."""
+"""The seeds among which every scenario occurs."""
 _ENOUGH = 400
 """The seeds among which the rarest mistake shows."""
 
-_KINDS = (
-    "dies before the commit of publish",
-    "dies after the commit of publish",
-    "dies before it hears",
-    "w1:1 is killed",
-    "m1:1 is killed",
-    "is held up before publish",
-    "is held up before apply_step",
-    "the broker is away",
-    "is added",
-    "begins at",
-    "a person resets",
-    "published a checkpoint",
-    "found published",
-    "refused: Conflict(reason='partition",
-    "refused: LockLost",
-    "is gone",
-    "reset because of resetOffsetAutomatically",
-)
-
-_brought: dict[int, str] = {}
-"""The words of the seeds, so that no world is simulated twice for it."""
+_brought: dict[int, frozenset[str]] = {}
+"""The scenarios of the seeds, so that no world is simulated twice for it."""
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
@@ -62,12 +43,12 @@ def test_a_seed_gives_the_same_stream_each_time() -> None:
     assert first.database.changes == second.database.changes
 
 
-def test_seeds_bring_every_kind_of_fault_to_streams() -> None:
-    missing = set(_KINDS)
+def test_seeds_bring_every_scenario() -> None:
+    missing = set(SCENARIOS)
     for seed in range(_TELLING):
         if seed not in _brought:
             _simulated(seed)
-        missing -= {kind for kind in missing if kind in _brought[seed]}
+        missing -= _brought[seed]
         if not missing:
             break
     assert sorted(missing) == []
@@ -103,8 +84,8 @@ def _complaints(world: StreamWorld) -> list[str]:
 
 
 def _simulated(seed: int) -> StreamWorld:
-    """The world of a seed after its end, whose history is noted."""
+    """The world of a seed after its end, whose scenarios are noted."""
     world = StreamWorld(seed)
     world.run()
-    _brought[seed] = "\n".join((*world.log, *world.tables.told(NAME)))
+    _brought[seed] = scenarios_in("\n".join((*world.log, *world.tables.told(NAME))))
     return world

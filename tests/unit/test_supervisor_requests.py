@@ -73,6 +73,24 @@ def test_a_reset_that_was_carried_out_is_ignored() -> None:
     assert len(world.made(RemoveOffsets)) == 1
 
 
+def test_a_reset_leaves_what_was_published_since_it_was_asked_for() -> None:
+    world = reading_world(taskCount=3)
+    world.latest = {0: 100, 1: 100, 2: 100}
+    world.run()
+    world.stored = {0: 70, 1: 5, 2: 7}
+    world.run(Reset(offsets={0: 0, 1: 0, 2: 0}, seen={0: 5, 1: 5}))
+    assert world.made(RemoveOffsets) == [
+        RemoveOffsets(partitions=(2,)),
+        RemoveOffsets(partitions=(1,), expected={1: 5}),
+    ]
+    assert "partition 0 was ignored: it is published up to 70 by now, and was up to 5" in " ".join(
+        world.events
+    )
+    assert sorted(world.memory.reading) == [0]
+    world.run(Reset(offsets={0: 0}, seen={0: 5}))
+    assert world.made(RemoveOffsets) == world.made(KillTask) == []
+
+
 def test_a_reset_of_another_stream_is_ignored() -> None:
     world = reading_world()
     world.run(Reset(stream="other"))

@@ -6,7 +6,7 @@ Pure. Suspension, resumption and termination are versions of the specification i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -24,13 +24,17 @@ class RequestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. `offsets`: of a reset, None for all partitions; `groups`: to hand over."""
+    """One request. `offsets`: of a reset, None for all partitions; `groups`: to hand over.
+
+    `seen`: what was stored when a reset was asked for; what has been published since stays.
+    """
 
     id: int
     kind: RequestKind
     offsets: Offsets | None = None
     stream: str | None = None
     groups: frozenset[int] = frozenset()
+    seen: Offsets = field(default_factory=dict)
 
     @classmethod
     def of(cls, request_id: int, kind: str, body: Mapping[str, Any]) -> Request:
@@ -43,6 +47,7 @@ class Request:
                 offsets=None if offsets is None else offsets_of(offsets),
                 stream=body.get("stream"),
                 groups=frozenset(int(each) for each in body.get("groups") or ()),
+                seen=offsets_of(body.get("seen") or {}),
             )
         except (TypeError, AttributeError) as error:
             raise ValueError(f"request {request_id} can't be read: {error}") from error
