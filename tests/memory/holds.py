@@ -69,6 +69,9 @@ class MemoryHoldStore(HoldStore):
         for row in self._db.pool_queue:
             if row.status in (_WAITS, _HAS) and self._db.tasks.the(row.task_id).is_finished:
                 tx.update(self._db.pool_queue, row.id, status=_HAD, in_queue=0)
+        for asked in list(self._db.lock_requests):
+            if self._db.tasks.the(asked.task_id).is_finished:
+                tx.delete(self._db.lock_requests, asked.id)
 
     def _end_delays(self, tx: Transaction, now: datetime) -> datetime | None:
         """Move attempts whose delay is over on to their pools; return the next due time."""

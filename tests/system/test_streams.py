@@ -195,3 +195,12 @@ def test_each_record_is_published_once_whoever_is_killed(
     stream.await_published()
     stream.check()
     until(lambda: cluster.told("stream", "status", "flights")["tasks"] == [])
+
+    # Of the daemons that live, one master keeps the supervisor, and one worker has read for it.
+    alive = cluster.pids()
+    masters = [cluster.metrics(kind, port) for kind, port in alive if kind is Kind.MASTER]
+    assert sum(each['ds_supervisors{state="SUSPENDED"}'] for each in masters) == 1
+    assert sum(each["ds_stream_lag_records"] for each in masters) == 0
+    worker = cluster.metrics(Kind.WORKER, after.port)
+    assert worker['ds_publications_total{outcome="published"}'] >= 1
+    assert worker['ds_stream_records_total{kind="processed"}'] >= 5
