@@ -120,6 +120,15 @@ class PrivateCluster:
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 
+    def restart_postgres(self, meanwhile: Callable[[], None]) -> None:
+        """End PostgreSQL at once, with all its connections, and start it again after a while."""
+        assert self.daemons.stop_one("postgres", None, now=True)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        meanwhile()
+        self.daemons.start_postgres()
+
     # Rows
 
     @property

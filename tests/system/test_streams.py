@@ -180,6 +180,10 @@ def test_each_record_is_published_once_whoever_is_killed(
     # The next task's worker never comes back: another reads what was read and not published again.
     stream.produce(1, 30)
     task = stream.await_all_read()
+    # PostgreSQL is away for a moment, and the task reads on.
+    cluster.restart_postgres(lambda: stream.produce(0, 20))
+    after = stream.await_all_read()
+    assert (after.task_id, after.pid) == (task.task_id, task.pid)
     owner = stream.owner
     assert owner is not None
     cluster.kill(Kind.WORKER, task.port)
