@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from sqlalchemy import Engine
 
@@ -104,6 +105,24 @@ def test_records_are_read_from_exact_starts_to_exact_ends(
     assert place is not None
     assert (place.version, place.offsets, place.trouble) == (4, {0: 100, 1: 0, 2: 0}, "")
     assert place.latest == {0: 1_500, 1: 700, 2: 0}
+
+
+def test_nothing_is_committed_at_the_broker(folder: Path, broker: Broker) -> None:
+    committing = {"enable.auto.commit": "true", "auto.commit.interval.ms": "1"}
+    properties = {"bootstrap.servers": broker.servers, **committing}
+    (folder / "consumer.json").write_text(json.dumps(properties))
+    reader = KafkaReader(options(folder, {0: 100, 1: 0, 2: 0}))
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert len(read_all(reader, reader.initialOffset(), end)) == 2_100
+    reader.stop()
+    asked = Consumer({"bootstrap.servers": broker.servers, "group.id": "orcaflow"})
+    places = [TopicPartition("events", partition) for partition in range(3)]
+    found = asked.committed(places, timeout=60)
+    assert [place.offset for place in found] == [OFFSET_INVALID] * 3
+    # The broker would keep one.
+    asked.commit(offsets=[TopicPartition("events", 2, 5)], asynchronous=False)
+    assert asked.committed(places[2:], timeout=60)[0].offset == 5
+    asked.close()
 
 
 def test_a_paused_source_reads_nothing_and_reports_its_place(
