@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from api.answers import Problem
 from api.asking import check_parameters, session_of
+from api.console import serving as console
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
 from api.druid import serving as druid
@@ -155,6 +156,7 @@ def build(
     _add_base(app, problems)
     dolphinscheduler.add_to(app)
     druid.add_to(app)
+    console.add_to(app)
     app.add_exception_handler(SchedulerError, on_scheduler_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)

@@ -41,10 +41,12 @@ class Gate:
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
+                own = list(message.get("headers", ()))
+                named = {each for each, _ in own}  # A page says itself what it may load.
                 message["headers"] = [
-                    *message.get("headers", ()),
+                    *own,
                     (b"x-request-id", name.encode()),
-                    *_HEADERS,
+                    *(pair for pair in _HEADERS if pair[0] not in named),
                 ]
             await send(message)
 

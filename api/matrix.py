@@ -1,7 +1,7 @@
 """The matrix of rights: what each role is answered at each route, by the tables of policies alone.
 
 `python -m api.matrix` prints it as it stands in `docs/security.md`; a test compares the two, and
-another one sends every request of it.
+others send every request of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from enum import Enum
 from typing import Final
 
+from api.console.serving import PAGES
 from api.druid.serving import BASE as DRUID
 from api.druid.serving import ROWS
 from api.druid.table import Row
@@ -71,8 +72,11 @@ def table() -> str:
     """Return the matrix as a Markdown table; a list has what its caller may see."""
     lines = [_HEAD.format(roles=" | ".join(ROLES)), "|---" * (len(CALLERS) + 2) + "|"]
     of_druid = {f"{row.method} {DRUID}/{row.path}": policy_of(row) for row in ROWS}
-    for name, policy in {**POLICIES, **of_druid}.items():
+    pages = {f"{page.method} {page.path}": page.policy for page in PAGES}
+    for name, policy in {**POLICIES, **of_druid, **pages}.items():
         answers = [_SHORT[outcome(policy, caller, own=True)] for caller in CALLERS]
+        if name in pages:
+            answers[0] = "log in"
         foreign = _SHORT[outcome(policy, "admin", own=False)]
         if policy.thing is None and isinstance(policy.takes, Action):
             shown = ["its own" if each == _SHORT[Outcome.DONE] else each for each in answers[2:-1]]

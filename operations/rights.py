@@ -55,6 +55,16 @@ def seen(
     return found
 
 
+def may(session: Session, action: Action, thing: Thing, object_id: int) -> bool:
+    """Return True if the session's principal may do this to an object, which it sees."""
+    try:
+        with session.engine.connect() as db:
+            seen(db, session.principal, action, thing, object_id)
+    except (NotFoundError, ForbiddenError):
+        return False
+    return True
+
+
 def check_administrator(db: Connection, principal: Principal) -> None:
     """Refuse whoever is no administrator, or asks by a token with limits."""
     if not is_administrator(db, principal):

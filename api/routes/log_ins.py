@@ -10,7 +10,6 @@ from fastapi.responses import RedirectResponse
 from api import cookies
 from api.answers import Ended, LoggedIn, LogIn, SessionList
 from api.asking import Asked, address_of
-from api.policy import BASE
 from api.problems import UnauthenticatedError, request_id
 from api.route import Route, get, post
 from common.errors import NotAllowedError
@@ -68,7 +67,7 @@ def end(id: str, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's 
 
 
 def open_link(request: Request, link: Annotated[str, Query(max_length=100)]) -> Response:
-    """Begin the session of a link, once, and go to the page of its user."""
+    """Begin the session of a link, once, and go to the console's first page."""
     text = log_ins.open_link(
         request.app.state.engine,
         link,
@@ -80,7 +79,7 @@ def open_link(request: Request, link: Annotated[str, Query(max_length=100)]) -> 
             "the link was used, is older than 30 s, or is of another cluster; orcaflow console"
             " makes another"
         )
-    answer = RedirectResponse(f"{BASE}/me", status_code=303)
+    answer = RedirectResponse("/", status_code=303)
     answer.headers["referrer-policy"] = "no-referrer"
     cookies.give(answer, text)
     return answer

@@ -64,8 +64,10 @@ DOORS = {
         "api/handling.py",
         "api/dolphinscheduler/serving.py",
         "api/druid/serving.py",
+        "api/console/serving.py",
     ),
     "uvicorn": ("api/server.py",),
+    "jinja2": ("api/console/rendering.py",),
     "yaml": ("operations/strict_yaml.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }

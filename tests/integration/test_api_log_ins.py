@@ -339,7 +339,8 @@ def opened(client: TestClient, path: str) -> tuple[int, str]:
         return answer.status_code, ""
     assert (answer.headers["referrer-policy"], answer.text) == ("no-referrer", "")
     cookie = answer.headers["set-cookie"].partition(";")[0]
-    page = client.get(answer.headers["location"], headers={"Cookie": cookie})
+    assert answer.headers["location"] == "/"
+    page = client.get(ME, headers={"Cookie": cookie})
     return answer.status_code, page.json()["name"]
 
 

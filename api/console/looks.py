@@ -1,0 +1,75 @@
+"""The look of every state: a word, a glyph and a colour. Colour means state and nothing else.
+
+Pure. A glyph is never told by its colour alone: each word and each colour has a shape of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from common.model.states import ProcessState, TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`glyph` is a symbol of the pages' sprite, `colour` a token of `console.css`."""
+
+    word: str
+    glyph: str
+    colour: str
+
+
+NOT_BEGUN: Final = Look("not begun", "waiting", "waiting")
+_UNKNOWN: Final = Look("unknown", "waiting", "waiting")
+RUNS: Final[Mapping[ProcessState, Look]] = {
+    ProcessState.SUBMITTED: Look("queued", "queued", "waiting"),
+    ProcessState.RUNNING: Look("running", "running", "running"),
+    ProcessState.READY_PAUSE: Look("pausing", "stopping", "running"),
+    ProcessState.PAUSE: Look("paused", "paused", "paused"),
+    ProcessState.READY_STOP: Look("stopping", "stopping", "running"),
+    ProcessState.STOP: Look("stopped", "stopped", "ink-2"),
+    ProcessState.FAILURE: Look("failed", "failure", "failure"),
+    ProcessState.SUCCESS: Look("success", "success", "success"),
+    ProcessState.WAITING_THREAD: Look("waits", "waiting", "waiting"),
+    ProcessState.SERIAL_WAIT: Look("waits for its turn", "waiting", "waiting"),
+}
+TASKS: Final[Mapping[TaskState, Look]] = {
+    TaskState.SUBMITTED: Look("queued", "queued", "waiting"),
+    TaskState.RUNNING: Look("running", "running", "running"),
+    TaskState.PAUSE: Look("paused", "paused", "paused"),
+    TaskState.FAILURE: Look("failed", "failure", "failure"),
+    TaskState.SUCCESS: Look("success", "success", "success"),
+    TaskState.NEED_FAULT_TOLERANCE: Look("lost, done again", "lost", "waiting"),
+    TaskState.KILL: Look("killed", "killed", "failure"),
+    TaskState.WAITING_DEPEND: Look("waits", "waiting", "waiting"),
+    TaskState.DELAY_EXECUTION: Look("delayed", "waiting", "waiting"),
+    TaskState.FORCED_SUCCESS: Look("forced", "forced", "success"),
+}
+_WANTED: Final[Mapping[int, Look]] = {
+    ProcessState.PAUSE: RUNS[ProcessState.READY_PAUSE],
+    ProcessState.STOP: RUNS[ProcessState.READY_STOP],
+    ProcessState.FAILURE: Look("timed out, stopping", "stopping", "running"),
+}
+
+
+def of_run(state: int, wanted: int | None = None) -> Look:
+    """Return the look of a run; a live one of which an end is wanted is on its way there."""
+    try:
+        known = ProcessState(state)
+    except ValueError:
+        return _UNKNOWN
+    if wanted is not None and not known.is_terminal:
+        return _WANTED.get(wanted, RUNS[known])
+    return RUNS[known]
+
+
+def of_task(state: int | None) -> Look:
+    """Return the look of a task by its newest attempt; None has not begun."""
+    if state is None:
+        return NOT_BEGUN
+    try:
+        return TASKS[TaskState(state)]
+    except ValueError:
+        return _UNKNOWN

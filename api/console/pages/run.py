@@ -1,0 +1,193 @@
+"""A run: its graph, its attempts along time and as a list, its parameters, its orders."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from fastapi import Response
+from fastapi.responses import RedirectResponse
+
+from api.console import looks
+from api.console.graph import BOX, Graph, Task, graph_of
+from api.console.rendering import rendered
+from api.console.table import Serve, Visit, order, page
+from api.console.timeline import SCALE, Attempt, bars_of
+from api.console.words import span_text
+from api.policy import Policy
+from common.clock import SystemClock
+from common.model.commands import CommandType
+from common.model.rights import Action
+from common.model.states import TERMINAL_PROCESS_CODES, ProcessState
+from common.store.people.rights import Thing
+from common.store.people.views import TaskInstanceView
+from operations.documents.causes import cause_rows
+from operations.documents.instances import instance_row, parameter_fields, task_row
+from operations.errors import UsageError
+from operations.explaining import explain_instance
+from operations.instance_commands import put_command
+from operations.instance_commands import recover as put_recovery
+from operations.instances import dag_of, instance_detail
+from operations.rights import may
+from operations.tasks import list_tasks
+
+_VIEWS: Final = ("graph", "timeline", "list", "parameters")
+_MOST_ATTEMPTS: Final = 10_000
+_OPERATE: Final = Policy(takes=Action.OPERATE, thing="instance")
+_clock = SystemClock()
+
+# The first is what one would do next.
+_VERBS: Final[Mapping[ProcessState, tuple[str, ...]]] = {
+    ProcessState.PAUSE: ("resume", "rerun"),
+    ProcessState.STOP: ("resume", "rerun"),
+    ProcessState.FAILURE: ("recover", "rerun"),
+    ProcessState.SUCCESS: ("rerun",),
+}
+_OF_LIVE: Final = ("pause", "stop")
+_PRIMARY: Final = frozenset({"resume", "recover"})
+
+
+def show(visit: Visit) -> Response:
+    """Show a run; `view` is one of its sides, `task` the one that is looked at."""
+    view = visit.query.get("view", "graph")
+    if view not in _VIEWS:
+        raise UsageError("view", f"{view!r:.50} is none; known are {', '.join(_VIEWS)}")
+    session, now = visit.session, _clock.now()
+    detail = instance_detail(session, visit.id, with_tasks=False)
+    attempts = list_tasks(
+        session, process_instance_id=visit.id, valid_only=False, limit=_MOST_ATTEMPTS
+    )
+    newest = _newest(attempts)
+    dag = dag_of(session, visit.id)
+    names = dag.names if dag is not None else tuple(newest)
+    chosen = visit.query.get("task", "")
+    state = detail.instance.state
+    graph = None
+    if view == "graph" and dag is not None:
+        graph = graph_of(dag, {name: _task(each) for name, each in newest.items()})
+    return rendered(
+        "run.html",
+        zone=session.zone,
+        visit=visit,
+        view=view,
+        run=instance_row(detail.instance, now=now),
+        look=looks.of_run(state, detail.instance.wanted_state),
+        is_live=state not in TERMINAL_PROCESS_CODES,
+        verbs=_verbs(visit, state),
+        primary=_PRIMARY,
+        shares=_shares(names, newest),
+        graph=graph if isinstance(graph, Graph) else None,
+        ranks=None if isinstance(graph, Graph) else graph,
+        box=BOX,
+        scale=SCALE,
+        bars=bars_of(
+            [
+                _attempt(each)
+                for each in sorted(attempts, key=lambda each: (each.submit_time or now, each.id))
+            ],
+            start=detail.instance.start_time,
+            end=detail.instance.end_time or now,
+        )
+        if view in ("graph", "timeline")
+        else (),
+        tasks=[
+            (name, task_row(newest[name], now=now) if name in newest else None, _look(newest, name))
+            for name in names
+        ],
+        parameters=_parameters(parameter_fields(detail)) if view == "parameters" else {},
+        chosen=chosen,
+        chosen_task=task_row(newest[chosen], now=now) if chosen in newest else None,
+        chosen_look=_look(newest, chosen),
+        causes=cause_rows(explain_instance(session, visit.id, task=chosen or None).causes)
+        if chosen in names or not chosen
+        else [],
+        known_looks=json.dumps(
+            {int(code): asdict(each) for code, each in looks.TASKS.items()}, separators=(",", ":")
+        ),
+    )
+
+
+def _newest(attempts: Sequence[TaskInstanceView]) -> dict[str, TaskInstanceView]:
+    """Return the valid attempt of each task, or its last."""
+    newest: dict[str, TaskInstanceView] = {}
+    for each in sorted(attempts, key=lambda each: (each.valid, each.id)):
+        newest[each.name] = each
+    return newest
+
+
+def _task(view: TaskInstanceView) -> Task:
+    row = task_row(view, now=_clock.now())
+    told = view.failure_reason or span_text(row["duration"])  # type: ignore[arg-type]  # A span.
+    return Task(state=view.state, second=f"{view.task_type} · {told}" if told else view.task_type)
+
+
+def _attempt(view: TaskInstanceView) -> Attempt:
+    return Attempt(
+        name=view.name,
+        number=view.attempt,
+        state=view.state,
+        submit_time=view.submit_time,
+        start_time=view.start_time,
+        end_time=view.end_time,
+    )
+
+
+def _look(newest: Mapping[str, TaskInstanceView], name: str) -> looks.Look:
+    return looks.of_task(newest[name].state if name in newest else None)
+
+
+def _shares(
+    names: Sequence[str], newest: Mapping[str, TaskInstanceView]
+) -> list[tuple[looks.Look, int]]:
+    """Count tasks by their look, those that are done first."""
+    order_of = ("success", "running", "failure", "paused", "ink-2", "waiting")
+    counts = Counter(_look(newest, name) for name in names)
+    return sorted(counts.items(), key=lambda each: (order_of.index(each[0].colour), each[0].word))
+
+
+def _parameters(fields: Mapping[str, object]) -> dict[str, str]:
+    """Return the documents of a run's parameters, set out."""
+    shown = {}
+    for name, text in fields.items():
+        if not isinstance(text, str) or not text:
+            continue
+        try:
+            shown[name] = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            shown[name] = text
+    return shown
+
+
+def _verbs(visit: Visit, state: int) -> tuple[str, ...]:
+    if not may(visit.session, Action.OPERATE, Thing.INSTANCE, visit.id):
+        return ()
+    try:
+        return _VERBS.get(ProcessState(state), _OF_LIVE)
+    except ValueError:
+        return ()
+
+
+def _ordered(kind: CommandType | None) -> Serve:
+    """Return what carries a verb out; without a kind of command it goes on where the run ended."""
+
+    def carry_out(visit: Visit) -> Response:
+        if kind is None:
+            put_recovery(visit.session, visit.id)
+        else:
+            put_command(visit.session, visit.id, kind)
+        return RedirectResponse(f"/runs/{visit.id}", status_code=303)
+
+    return carry_out
+
+
+PAGES: Final = (
+    page("/runs/{id}", Policy(takes=Action.VIEW, thing="instance"), show),
+    order("/runs/{id}/stop", _OPERATE, _ordered(CommandType.STOP)),
+    order("/runs/{id}/pause", _OPERATE, _ordered(CommandType.PAUSE)),
+    order("/runs/{id}/resume", _OPERATE, _ordered(CommandType.RECOVER_SUSPENDED_PROCESS)),
+    order("/runs/{id}/rerun", _OPERATE, _ordered(CommandType.REPEAT_RUNNING)),
+    order("/runs/{id}/recover", _OPERATE, _ordered(None)),
+)

@@ -1,0 +1,106 @@
+"""Makes pages of templates, and serves the files that they name under paths of their content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from api.console.words import elided, exact_text, moment_text, span_text
+from common.clock import SystemClock
+from common.errors import NotFoundError
+
+STATIC: Final = "/static"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_FOLDER: Final = Path(__file__).parent / "static"
+_MEDIA: Final[Mapping[str, str]] = {
+    "console.css": "text/css; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
+    "graph.js": "text/javascript; charset=utf-8",
+    "orca.svg": "image/svg+xml",
+}
+_A_YEAR: Final = 31_536_000
+_HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
+_clock = SystemClock()
+
+
+def rendered(
+    template: str, *, zone: tzinfo | None, status: int = 200, **values: object
+) -> HTMLResponse:
+    """Return the page of a template. Texts are escaped; `zone` is that of the moments shown."""
+    now = _clock.now()
+    body = (
+        _environment()
+        .get_template(template)
+        .render(now=now, when=_Moments(zone, now).shown, **values)
+    )
+    return HTMLResponse(body, status_code=status, headers=_HEADERS)
+
+
+def static(request: Request) -> Response:
+    """Serve a file, for ever under the digest of its content; another digest is missing."""
+    name = str(request.path_params.get("name", ""))
+    if name not in _MEDIA or request.path_params.get("digest") != _digest(name):
+        raise NotFoundError("there is no such file; load the page again")
+    return Response(
+        _content(name),
+        media_type=_MEDIA[name],
+        headers={"Cache-Control": f"public, max-age={_A_YEAR}, immutable"},
+    )
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("api.console"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    # English; a catalogue of another language takes the place of these.
+    made.install_null_translations(newstyle=True)  # type: ignore[attr-defined]  # Of the extension.
+    made.filters["span"] = span_text
+    made.filters["elided"] = elided
+    made.globals["static"] = lambda name: f"{STATIC}/{_digest(name)}/{name}"
+    return made
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (_FOLDER / name).read_bytes()
+
+
+@cache
+def _digest(name: str) -> str:
+    return hashlib.sha256(_content(name)).hexdigest()[:16]
+
+
+class _Moments:
+    """Shows moments in one zone, as `time` elements that tell them exactly."""
+
+    def __init__(self, zone: tzinfo | None, now: datetime) -> None:
+        self._zone = zone
+        self._now = now
+
+    def shown(self, moment: Any) -> Markup:
+        """Return the element of a moment; nothing for None."""
+        if not isinstance(moment, datetime):
+            return Markup()
+        return Markup('<time datetime="{}" title="{}">{}</time>').format(
+            moment.astimezone(UTC).isoformat(timespec="milliseconds"),
+            exact_text(moment, zone=self._zone),
+            moment_text(moment, zone=self._zone, now=self._now),
+        )

@@ -1,0 +1,162 @@
+"""Serves the table of pages: who is logged in, proofs of forms, errors as pages.
+
+Whoever is not logged in is led to `/login`, and from there to the page that was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+from urllib.parse import parse_qsl, quote
+
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+from starlette.routing import Route
+
+from api import cookies
+from api.asking import RequestSession, address_of
+from api.console.pages import definitions, log_in, overview, run, runs
+from api.console.rendering import STATIC, rendered, static
+from api.console.table import Page, Visit
+from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
+from common.errors import SchedulerError
+from operations.errors import ForbiddenError, UsageError
+from operations.log_ins import csrf_token, is_csrf_token, principal_of_session
+
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *definitions.PAGES,
+    *runs.PAGES,
+    *run.PAGES,
+    *log_in.PAGES,
+)
+CSRF_FIELD: Final = "csrf_token"
+_LARGEST_ID: Final = 2**31 - 1
+_MOST_FIELDS: Final = 100
+
+
+def add_to(app: FastAPI) -> None:
+    """Add all pages to the application."""
+    app.router.routes += [
+        Route(log_in.PATH, _plain(log_in.show), methods=["GET"]),
+        Route(log_in.PATH, _plain(log_in.enter), methods=["POST"]),
+        Route(f"{STATIC}/{{digest}}/{{name}}", _plain(static), methods=["GET"]),
+        *(Route(each.path, _endpoint(each), methods=[each.method]) for each in PAGES),
+    ]
+
+
+def _plain(serve: Callable[..., Response]) -> Callable[[Request], Awaitable[Response]]:
+    """Wrap what is for anyone."""
+
+    async def endpoint(request: Request) -> Response:
+        if request.method == "POST":
+            body = await request.body()
+            return await run_in_threadpool(partial(_guarded, _posted(serve, body), request))
+        return await run_in_threadpool(partial(_guarded, serve, request))
+
+    return endpoint
+
+
+def _posted(
+    serve: Callable[[Request, Mapping[str, str]], Response], body: bytes
+) -> Callable[[Request], Response]:
+    return lambda request: serve(request, _form(body))
+
+
+def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        body = b"" if page.method == "GET" else await request.body()
+        return await run_in_threadpool(
+            partial(_guarded, lambda asked: _served(page, asked, body), request)
+        )
+
+    return endpoint
+
+
+def _served(page: Page, request: Request, body: bytes) -> Response:
+    text = cookies.session_text(request)
+    state = request.app.state
+    principal = None
+    if text is not None:
+        principal = principal_of_session(
+            state.engine, text, address=address_of(request), request=request_id(request)
+        )
+    if text is None or principal is None:
+        place = request.url.path if page.method == "GET" else "/"
+        query = f"?{request.url.query}" if page.method == "GET" and request.url.query else ""
+        return RedirectResponse(f"{log_in.PATH}?next={quote(place + query)}", status_code=303)
+    state.pace.take(principal.user_id)
+    form: Mapping[str, str] = {}
+    if page.method != "GET":
+        cookies.check_origin(request)
+        form = _form(body)
+        if not is_csrf_token(text, form.get(CSRF_FIELD, "")):
+            raise ForbiddenError("the form is not of this session; load the page again")
+    session = RequestSession(state.config, state.engine, principal)
+    return page.serve(
+        Visit(
+            session=session,
+            request=request,
+            csrf=csrf_token(text),
+            id=_id(request),
+            query=_query(request),
+            form=form,
+        )
+    )
+
+
+def _id(request: Request) -> int:
+    text = str(request.path_params.get("id", "0"))
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LARGEST_ID):
+        raise UsageError("id", f"{text!r:.50} is no number of anything here")
+    return int(text)
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    """Return the parameters of the address, but for the empty fields of forms."""
+    pairs = [(name, value) for name, value in request.query_params.multi_items() if value]
+    query = dict(pairs)
+    if len(query) < len(pairs) or any("\0" in value for value in query.values()):
+        raise UsageError("", "the address names something twice, or holds a NUL")
+    return query
+
+
+def _form(body: bytes) -> Mapping[str, str]:
+    try:
+        pairs = parse_qsl(
+            body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise UsageError("", "the form can't be read; load the page again") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs) or any("\0" in each for each in fields.values()):
+        raise UsageError("", "the form has a field twice, or a NUL; load the page again")
+    return fields
+
+
+def _guarded(serve: Callable[[Request], Response], request: Request) -> Response:
+    try:
+        return serve(request)
+    except SchedulerError as error:
+        return _problem_page(request, error)
+    except Exception as error:  # noqa: BLE001  # People read a page, whatever went wrong.
+        return _problem_page(request, error)
+
+
+def _problem_page(request: Request, error: Exception) -> Response:
+    """Return the problem that the API would answer with, as a page."""
+    if isinstance(error, UnauthenticatedError):
+        return RedirectResponse(log_in.PATH, status_code=303)
+    answer = (
+        on_scheduler_error(request, error)
+        if isinstance(error, SchedulerError)
+        else on_any_error(request, error)
+    )
+    problem = json.loads(bytes(answer.body))
+    made = rendered("problem.html", zone=None, status=answer.status_code, problem=problem)
+    if "retry-after" in answer.headers:
+        made.headers["Retry-After"] = answer.headers["retry-after"]
+    return made

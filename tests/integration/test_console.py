@@ -1,0 +1,301 @@
+"""The console's pages: who sees which, forms and their proofs, hostile names, and what browsers are told."""
+
+from __future__ import annotations
+
+import html
+import re
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from argon2 import PasswordHasher
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine, select, update
+
+from api.console.rendering import POLICY
+from api.console.serving import PAGES
+from api.console.table import Page
+from api.cookies import COOKIE
+from api.matrix import CALLERS, Outcome, outcome
+from api.policy import LIST
+from common.model.commands import CommandType
+from common.model.rights import ROLES
+from common.model.states import ProcessState, TaskState
+from common.store import tables as t
+from operations import log_ins, passwords
+from operations.log_ins import csrf_token
+from operations.session import Session
+from operations.users import create_user, grant
+from tests.builders import a_definition_json
+from tests.integration.api_worlds import World, worlds
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+
+PASSWORD = "correct horse battery"
+CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 7 }}"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes that take no time: the parameters stand in each."""
+    monkeypatch.setattr(passwords, "hashed", CHEAP.hash)
+    monkeypatch.setattr(passwords, "is_outdated", lambda _: False)
+    monkeypatch.setattr(log_ins, "_NOBODYS", CHEAP.hash("nobody's"))
+
+
+@pytest.fixture(autouse=True)
+def still(client: TestClient) -> None:
+    client.follow_redirects = False
+
+
+def session_of(client: TestClient, owner: Session, name: str, role: str | None) -> str:
+    """Log a new user in, who has this role in the default project; an administrator without one."""
+    create_user(owner, name, is_admin=role is None, password=PASSWORD, tenant=None)
+    if role is not None:
+        grant(owner, name, project="default", role=role)
+    answer = client.post("/login", data={"name": name, "password": PASSWORD, "next": "/runs"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs"), answer.text
+    text = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
+    client.cookies.clear()
+    return text
+
+
+def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
+    headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
+    form = {"csrf_token": csrf_token(session or "")}
+    place = page.path.format(id=number)
+    return client.request(
+        page.method, place, headers=headers, data=form if page.method == "POST" else None
+    )
+
+
+def test_every_page_answers_every_role_as_its_policy_says(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ours, theirs = worlds(db)
+    sessions: dict[str, str | None] = {
+        role: session_of(client, owner, f"the-{role}", role) for role in ROLES
+    }
+    sessions["nobody"] = session_of(client, owner, "the-nobody", "none")
+    sessions |= {"anyone": None, "administrator": session_of(client, owner, "root", None)}
+    wrong = []
+    for page in PAGES:
+        if page.path == "/logout":
+            continue
+        for caller, own in (("admin", False), *((caller, True) for caller in CALLERS)):
+            world: World = ours if own else theirs
+            with db.begin() as connection:
+                connection.execute(
+                    update(t.process_instance).values(state=int(ProcessState.FAILURE))
+                )
+            number = world.objects.get(page.policy.thing or "", 0)
+            answer = asked(client, page, number, sessions[caller])
+            wanted = outcome(page.policy, caller, own=own)
+            is_told = not own and "theirs" in answer.text
+            if is_told or not as_told(page, wanted, answer):
+                wrong.append((page.method, page.path, caller, own, wanted, answer.status_code))
+            if page.policy == LIST:
+                shown = {"ours": ">ours<" in answer.text, "theirs": ">theirs<" in answer.text}
+                sees = caller in (*ROLES, "administrator")
+                if shown != {"ours": sees, "theirs": caller == "administrator"}:
+                    wrong.append((page.path, caller, shown))
+    assert wrong == []
+
+
+def as_told(page: Page, wanted: Outcome, answer: Any) -> bool:
+    status, place = answer.status_code, answer.headers.get("location", "")
+    if wanted is Outcome.UNAUTHENTICATED:
+        return status == 303 and place.startswith("/login?next=")
+    if wanted is not Outcome.DONE:
+        return str(status) == wanted.value
+    # A verb that does not fit the state of the run is refused by its reason.
+    return status == 200 if page.method == "GET" else status in (303, 409)
+
+
+@pytest.fixture
+def ada(client: TestClient, owner: Session) -> str:
+    return session_of(client, owner, "ada", "admin")
+
+
+def get(client: TestClient, place: str, session: str) -> Any:
+    return client.get(place, headers={"Cookie": f"{COOKIE}={session}"})
+
+
+def a_run(db: Engine, name: str, state: ProcessState = ProcessState.FAILURE) -> int:
+    document = a_definition_json("a >> b")
+    definition = a_definition(db, name=name, process_definition_json=document)
+    run = an_instance(
+        db, state, process_definition_id=definition, name=name, process_instance_json=document
+    )
+    an_attempt(db, run, TaskState.SUCCESS, process_definition_id=definition, name="a", flag=1)
+    an_attempt(db, run, TaskState.FAILURE, process_definition_id=definition, name="b", flag=1)
+    return run
+
+
+def test_a_run_is_shown_by_all_its_sides(client: TestClient, ada: str, db: Engine) -> None:
+    run = a_run(db, "flights")
+    graph = get(client, f"/runs/{run}", ada)
+    assert graph.status_code == 200
+    boxes = re.findall(r'class="node (\w+)[^"]*" data-name="(\w+)"', graph.text)
+    assert boxes == [("success", "a"), ("failure", "b")]
+    assert len(re.findall(r'class="edge taken"', graph.text)) == 1
+    assert "Rerun failed" in graph.text
+    assert "Stop" not in graph.text
+    for view, told in (
+        ("timeline", 'class="bars"'),
+        ("list", "<td>1</td>"),
+        ("parameters", "<h2>"),
+    ):
+        side = get(client, f"/runs/{run}?view={view}&task=b", ada)
+        assert (side.status_code, told in side.text) == (200, True), view
+    assert get(client, f"/runs/{run}?view=none", ada).status_code == 422
+    assert get(client, f"/runs/{run}?view=list&view=graph", ada).status_code == 422
+
+
+def test_a_form_of_the_page_puts_a_command_and_a_forged_one_none(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    run = a_run(db, "flights")
+    page = get(client, f"/runs/{run}", ada).text
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
+    cookie = {"Cookie": f"{COOKIE}={ada}"}
+    place = f"/runs/{run}/recover"
+    forged: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
+        ({}, cookie),
+        ({"csrf_token": "0" * len(token)}, cookie),
+        ({"csrf_token": token}, {**cookie, "Origin": "https://evil.example"}),
+        ({"csrf_token": token}, {**cookie, "Sec-Fetch-Site": "cross-site"}),
+    )
+    for form, headers in forged:
+        assert client.post(place, data=form, headers=headers).status_code == 403
+    twice = client.post(
+        place,
+        content=f"csrf_token={token}&csrf_token={token}",
+        headers={**cookie, "Content-Type": "application/x-www-form-urlencoded"},
+    )
+    assert twice.status_code == 422
+    with db.connect() as connection:
+        assert connection.scalars(select(t.command.c.id)).all() == []
+    done = client.post(place, data={"csrf_token": token}, headers=cookie)
+    assert (done.status_code, done.headers["location"]) == (303, f"/runs/{run}")
+    with db.connect() as connection:
+        (kind,) = connection.scalars(select(t.command.c.command_type))
+    assert kind == CommandType.START_FAILURE_TASK_PROCESS
+
+
+def test_whoever_is_not_logged_in_comes_back_to_the_page_asked_for(
+    client: TestClient, owner: Session
+) -> None:
+    answer = client.get("/runs?state=FAILURE")
+    place = f"/login?next={quote('/runs?state=FAILURE')}"
+    assert (answer.status_code, answer.headers["location"]) == (303, place)
+    assert 'value="/runs?state=FAILURE"' in client.get(place).text
+    create_user(owner, "ada", is_admin=False, password=PASSWORD, tenant=None)
+    for target in ("https://evil.example", "//evil.example", "/\\evil.example", "/a\nb", ""):
+        form = {"name": "ada", "password": PASSWORD, "next": target}
+        assert client.post("/login", data=form).headers["location"] == "/"
+    wrong = client.post("/login", data={"name": "ada", "password": "wrong", "next": "/runs"})
+    assert (wrong.status_code, "No user has this name" in wrong.text) == (401, True)
+    assert "set-cookie" not in wrong.headers
+    elsewhere = {"Origin": "https://evil.example"}
+    form = {"name": "ada", "password": PASSWORD}
+    assert client.post("/login", data=form, headers=elsewhere).status_code == 403
+
+
+def test_logging_out_ends_the_session(client: TestClient, ada: str) -> None:
+    form = {"csrf_token": csrf_token(ada)}
+    answer = client.post("/logout", data=form, headers={"Cookie": f"{COOKIE}={ada}"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert get(client, "/", ada).status_code == 303
+
+
+def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db: Engine) -> None:
+    run = a_run(db, "flights")
+    with db.begin() as connection:
+        definition = connection.scalar(select(t.process_definition.c.id))
+        document = a_definition_json("a >> b").replace('"b"', '"<b onclick=x>"')
+        connection.execute(update(t.process_definition).values(name=HOSTILE, description=HOSTILE))
+        connection.execute(
+            update(t.process_instance).values(
+                name=HOSTILE, state_reason=HOSTILE, process_instance_json=document
+            )
+        )
+        connection.execute(update(t.task_instance).values(reason=HOSTILE, host=HOSTILE[:60]))
+    query = quote(HOSTILE.replace("\n", " "))
+    for place in (
+        "/",
+        f"/runs?definition={query}",
+        *(
+            f"/runs/{run}?view={each}&task=a"
+            for each in ("graph", "timeline", "list", "parameters")
+        ),
+        f"/runs/{run}?task={query}",
+        f"/definitions?name={query}",
+        f"/definitions/{definition}",
+        f"/login?next=/{query}",
+        f"/runs/{run}?view={query}",
+    ):
+        text = get(client, place, ada).text
+        read = Tags()
+        read.feed(text)
+        assert "img" not in read.tags, place
+        assert not [each for each in read.attributes if each.startswith("on")], place
+    shown = get(client, f"/runs/{run}", ada).text
+    assert html.escape("<img src=x") in shown
+    assert "{{ 7 * 7 }}" in shown
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and the names of all attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_browsers_are_told_to_load_nothing_from_elsewhere(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    run = a_run(db, "flights")
+    for place in ("/", "/runs", f"/runs/{run}", "/definitions", "/login", "/runs/999999"):
+        answer = get(client, place, ada)
+        assert answer.headers.get_list("content-security-policy") == [POLICY]
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        loaded = re.findall(r'(?:src|href|action)="([^"]+)"', answer.text)
+        assert all(each.startswith(("/", "?", "#")) for each in loaded), loaded
+        # The policy allows neither.
+        assert not re.search(r"<style|\sstyle=|\son\w+=|<script>", answer.text)
+        for file in set(re.findall(r'"(/static/[^"]+)"', answer.text)):
+            found = client.get(file)
+            assert found.status_code == 200, file
+            assert "immutable" in found.headers["cache-control"]
+            assert client.get(re.sub(r"/static/\w+/", "/static/0/", file)).status_code == 404
+
+
+def test_what_is_missing_is_a_page_that_says_so(client: TestClient, ada: str) -> None:
+    answer = get(client, "/runs/2147483647", ada)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "there is no process instance 2147483647" in answer.text
+    assert get(client, "/runs/99999999999", ada).status_code == 422
+    assert get(client, "/runs/x", ada).status_code == 422
+
+
+def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> None:
+    run = a_run(db, "flights")
+    for _ in range(50):
+        an_instance(db, ProcessState.SUCCESS, process_definition_id=1, name="flights")
+    first = get(client, "/runs", ada).text
+    assert f'href="/runs/{run}"' not in first
+    (place,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    assert f'href="/runs/{run}"' in get(client, html.unescape(place), ada).text
+    failed = get(client, "/runs?state=FAILURE&definition=", ada).text
+    assert re.findall(r'<td><a href="/runs/(\d+)"', failed) == [str(run)]
+    assert "No such run" in get(client, "/runs?definition=none", ada).text
