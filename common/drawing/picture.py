@@ -19,9 +19,9 @@ from common.drawing.ordering import Effort, ordered
 from common.drawing.ranks import ranks_of
 
 WIDTH: Final = 176
-RANK_GAP: Final = 72
+RANK_GAP: Final = 56
 RANKS_A_ROW: Final = 14
-_MARGIN: Final = 36
+_MARGIN: Final = 28
 _STEP: Final = WIDTH + RANK_GAP
 
 Point: TypeAlias = tuple[int, int]

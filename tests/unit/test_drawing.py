@@ -77,18 +77,18 @@ def crossed(dag: Dag, effort: Effort) -> int:
 def test_the_picture_of_a_small_dag_is_this_one() -> None:
     picture = picture_of(FLIGHTS)
     assert {name: (each.x, each.y) for name, each in picture.places.items()} == {
-        "land": (36, 52),
-        "clean_flights": (284, 20),
-        "clean_weather": (284, 84),
-        "join": (532, 52),
-        "by_carrier": (780, 20),
-        "by_hour": (780, 84),
-        "report": (1028, 52),
+        "land": (28, 52),
+        "clean_flights": (260, 20),
+        "clean_weather": (260, 84),
+        "join": (492, 52),
+        "by_carrier": (724, 20),
+        "by_hour": (724, 84),
+        "report": (956, 52),
     }
-    assert (picture.width, picture.height) == (1240, 148)
+    assert (picture.width, picture.height) == (1160, 148)
     assert [each.points for each in picture.lines if each.tail == "land"] == [
-        ((212, 74), (284, 42)),
-        ((212, 74), (284, 106)),
+        ((204, 74), (260, 42)),
+        ((204, 74), (260, 106)),
     ]
 
 

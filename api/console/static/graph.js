@@ -20,7 +20,7 @@ function prepare(drawing) {
     svg?.setAttribute("height", String(Math.round(height * scale)));
   }
   const fitting = () => Math.min(1, (drawing.clientWidth - 2) / width);
-  zoom(Math.max(fitting(), 0.5));
+  zoom(Math.max(fitting(), 0.8));
 
   const nodes = () => [...drawing.querySelectorAll(".node")];
   /** @param {string} name */

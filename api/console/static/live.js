@@ -12,11 +12,12 @@ function follow(shown) {
   let timer = 0;
   let loading = false;
   let again = false;
+  let loaded = 0;
 
-  /** Loads the page again, soon and not too often, and puts its parts in the place of those shown. */
+  /** Loads the page again, at once but not too often, and puts its parts in the place of those shown. */
   function refresh() {
     if (loading) { again = true; return; }
-    if (!timer) timer = window.setTimeout(load, AGAIN_MS);
+    if (!timer) timer = window.setTimeout(load, Math.max(0, loaded + AGAIN_MS - Date.now()));
   }
 
   async function load() {
@@ -30,6 +31,7 @@ function follow(shown) {
       window.setTimeout(refresh, AWAY_MS);
     } finally {
       loading = false;
+      loaded = Date.now();
       if (again) { again = false; refresh(); }
     }
   }
