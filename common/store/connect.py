@@ -193,6 +193,8 @@ def _moment(written: str | bytes | None, cursor: Any) -> Any:
         read = psycopg2.extensions.PYDATETIMETZ(written, cursor)
     except (ValueError, OverflowError):
         return EARLIEST if str(written).endswith("BC") else LATEST
+    if 1 < read.year < 9999:  # To compare times with their zones takes as long as to read one.
+        return read
     return read if EARLIEST <= read <= LATEST else EARLIEST if read < EARLIEST else LATEST
 
 

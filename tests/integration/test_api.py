@@ -357,7 +357,13 @@ def test_a_quick_route_answers_as_the_framework_would(
     queries = (
         *("?limit=2", "?limit=0", "?limit=x", "?limit=1&limit=2", "?Limit=1", "?limit=", "?x=1"),
         *("?state=FAILURE&state=SUCCESS", "?state=NONE", "?after=x", "?definition=ours", "?%00"),
-        *("?definition=%E2%82%AC", "?definition=\u20ac", "?definition=a+b"),
+        *(
+            "?definition=%E2%82%AC",
+            "?definition=\u20ac",
+            "?definition=a+b",
+            "?state=STOP",
+            "?state=FAILURE",
+        ),
     )
     asked = [(f"{BASE}/instances{query}", admin) for query in queries]
     for path in [f"{BASE}{each.path}" for each in ROUTES if each.is_quick]:

@@ -219,6 +219,12 @@ def sees_everything(db: Connection, principal: Principal) -> bool:
     return bool(row.yes)
 
 
+def told_everything() -> ColumnElement[bool]:
+    """Build the condition that somebody who is told sees everything."""
+    allowed = bindparam("scope", type_=Integer).op("&")(int(Action.VIEW)) != 0
+    return and_(allowed, _is_administrator(bindparam("user_id", type_=Integer)))
+
+
 @cache
 def _administers() -> FixedRead:
     return FixedRead(select(_is_administrator(bindparam("user_id", type_=Integer)).label("yes")))

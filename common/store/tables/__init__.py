@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from common.store.tables.results import quality_result as quality_result
     from common.store.tables.results import task_log_tail as task_log_tail
     from common.store.tables.revisions import version as version
+    from common.store.tables.runs import RARE_ENDS_OF_RUNS as RARE_ENDS_OF_RUNS
     from common.store.tables.runs import WORKERLESS_TASK_TYPES as WORKERLESS_TASK_TYPES
     from common.store.tables.runs import process_instance as process_instance
     from common.store.tables.runs import relation_process_instance as relation_process_instance
@@ -103,6 +104,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "definitions": ("process_definition", "process_definition_log"),
     "runs": (
+        "RARE_ENDS_OF_RUNS",
         "WORKERLESS_TASK_TYPES",
         "process_instance",
         "task_instance",

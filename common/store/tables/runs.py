@@ -57,7 +57,7 @@ from common.store.tables.columns import (
 # Attempts that the master itself carries out: they run without a worker.
 WORKERLESS_TASK_TYPES: Final = ("SUB_PROCESS", "DEPENDENT")
 
-_RARE_ENDS_OF_RUNS: Final = tuple(
+RARE_ENDS_OF_RUNS: Final = tuple(
     each for each in TERMINAL_PROCESS_CODES if each != ProcessState.SUCCESS
 )
 _RARE_ENDS_OF_ATTEMPTS: Final = tuple(
@@ -163,7 +163,7 @@ Index(
     "t_ds_process_instance_rare_end_idx",
     process_instance.c.state,
     process_instance.c.id,
-    postgresql_where=text(f"state IN ({listed(_RARE_ENDS_OF_RUNS)})"),
+    postgresql_where=text(f"state IN ({listed(RARE_ENDS_OF_RUNS)})"),
 )
 # An owner's slow look for pauses and stops whose notification it missed.
 Index(
