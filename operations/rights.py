@@ -76,6 +76,12 @@ def limits_nothing(principal: Principal) -> bool:
     return principal.scope == EVERYTHING and principal.projects is None
 
 
+def may_administer(session: Session) -> bool:
+    """Return True for administrators who ask without limits."""
+    with session.engine.connect() as db:
+        return is_administrator(db, session.principal)
+
+
 def check_author(db: Connection, principal: Principal) -> None:
     """Refuse whoever is author of no project."""
     if not may_anywhere(db, principal, Action.AUTHOR):

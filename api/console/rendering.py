@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from api.console.looks import Look
 from api.console.words import elided, exact_text, moment_text, span_text
 from common.clock import SystemClock
 from common.errors import NotFoundError
@@ -74,6 +75,8 @@ def _environment() -> Environment:
     made.install_null_translations(newstyle=True)  # type: ignore[attr-defined]  # Of the extension.
     made.filters["span"] = span_text
     made.filters["elided"] = elided
+    made.tests["look"] = lambda value: isinstance(value, Look)
+    made.tests["span"] = lambda value: isinstance(value, timedelta)
     made.globals["static"] = lambda name: f"{STATIC}/{_digest(name)}/{name}"
     return made
 

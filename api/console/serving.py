@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from api import cookies
 from api.asking import RequestSession, address_of
-from api.console.pages import definitions, log_in, overview, run, runs
+from api.console.pages import definitions, lists, log_in, overview, run, runs
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
@@ -31,6 +31,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *definitions.PAGES,
     *runs.PAGES,
     *run.PAGES,
+    *lists.PAGES,
     *log_in.PAGES,
 )
 CSRF_FIELD: Final = "csrf_token"

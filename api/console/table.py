@@ -9,6 +9,7 @@ from typing import TypeAlias
 from fastapi import Request, Response
 
 from api.policy import Policy
+from operations.rights import may_administer
 from operations.session import Session
 
 
@@ -24,6 +25,11 @@ class Visit:
     """The number in the path, 0 without one."""
     query: Mapping[str, str]
     form: Mapping[str, str]
+
+    @property
+    def administers(self) -> bool:
+        """True for administrators."""
+        return may_administer(self.session)
 
 
 Serve: TypeAlias = Callable[[Visit], Response]

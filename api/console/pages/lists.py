@@ -1,0 +1,271 @@
+"""The lists that are plain tables: schedules, complements, streams, pools, cluster, alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from fastapi import Response
+
+from api import cursors
+from api.console.looks import of_run
+from api.console.rendering import rendered
+from api.console.table import Page, Visit, page
+from api.policy import BASE, POLICIES
+from common.clock import SystemClock
+from operations import alerts, members, pools, scheduling, stored_complements, streams
+from operations.documents.alerts import alert_row
+from operations.documents.complements import complement_row
+from operations.documents.pools import pool_row
+from operations.documents.schedules import schedule_row
+from operations.documents.servers import member_row
+from operations.documents.streams import stream_row
+from operations.times import cluster_zone
+
+_LIMIT: Final = 50
+_PATIENCE: Final = timedelta(seconds=3)
+_clock = SystemClock()
+
+Row: TypeAlias = Mapping[str, Any]
+Found: TypeAlias = tuple[Sequence[Row], str | None]
+"""The rows of a page, and the cursor to go on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: the field of the row that it shows, and what its cells lead to.
+
+    `link` is a path with the row's fields in it; a row without that field has no link.
+    """
+
+    title: str
+    key: str
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A cell as its template shows it, by the type of its value."""
+
+    value: Any
+    link: str | None
+    is_moment: bool
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class List:
+    """A list; where there is nothing, it says `empty` and the command that helps."""
+
+    title: str
+    path: str
+    columns: tuple[Column, ...]
+    read: Callable[[Visit], Found]
+    empty: str
+    command: str
+    policy: str
+    """The resource below `/api/v1` whose policy it has."""
+
+
+def _serve(shown: List) -> Callable[[Visit], Response]:
+    def serve(visit: Visit) -> Response:
+        rows, more = shown.read(visit)
+        return rendered(
+            "list.html",
+            zone=visit.session.zone,
+            visit=visit,
+            shown=shown,
+            rows=[[_cell(row, column) for column in shown.columns] for row in rows],
+            next=more,
+        )
+
+    return serve
+
+
+def _cell(row: Row, column: Column) -> Cell:
+    value = row.get(column.key)
+    link = None
+    if column.link is not None and value is not None:
+        link = column.link.format_map(row)
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return Cell(
+        value=value,
+        link=link,
+        is_moment=isinstance(value, datetime),
+        is_number=isinstance(value, int | float) and not isinstance(value, bool),
+    )
+
+
+def _next(name: str, found: Iterable[Any]) -> str | None:
+    return cursors.next_of(name, [each.id for each in found], _LIMIT)
+
+
+def _after(name: str, visit: Visit) -> int | None:
+    return cursors.read(name, visit.query.get("after"))
+
+
+def _schedules(visit: Visit) -> Found:
+    found = scheduling.page(
+        visit.session, definition_id=None, after=_after("schedules", visit) or 0, limit=_LIMIT
+    )
+    zone = cluster_zone(visit.session.config)
+    rows = [
+        {**row, "next": row["next_fire_time"] if each.definition_is_online else None}
+        for each in found
+        for row in (schedule_row(each, zone=zone),)
+    ]
+    return rows, _next("schedules", found)
+
+
+def _complements(visit: Visit) -> Found:
+    found = stored_complements.find(
+        visit.session,
+        definition_id=None,
+        states=None,
+        limit=_LIMIT,
+        before=_after("complements", visit),
+    )
+    rows = [
+        {**row, "look": of_run(each.state), "progress": f"{row['done']} of {row['dates']}"}
+        for each in found
+        for row in (complement_row(each, now=_clock.now()),)
+    ]
+    return rows, _next("complements", found)
+
+
+def _streams(visit: Visit) -> Found:
+    after = cursors.read_name("streams", visit.query.get("after"))
+    found = streams.list_streams(visit.session, after=after, limit=_LIMIT)
+    return [stream_row(each) for each in found], cursors.next_name(
+        "streams", [each.id for each in found], _LIMIT
+    )
+
+
+def _pools(visit: Visit) -> Found:
+    after = _after("pools", visit) or 0
+    found = pools.list_pools(visit.session, name=None, after=after, limit=_LIMIT)
+    return [pool_row(each) for each in found], _next("pools", found)
+
+
+def _cluster(visit: Visit) -> Found:
+    found = members.members_with_health(visit.session, patience=_PATIENCE)
+    return [member_row(each) for each in found], None
+
+
+def _alerts(visit: Visit) -> Found:
+    found = alerts.list_alerts(visit.session, before=_after("alerts", visit), limit=_LIMIT)
+    return [alert_row(each) for each in found], _next("alerts", found)
+
+
+_DEFINITION: Final = "/definitions/{process_definition_id}"
+LISTS: Final = (
+    List(
+        title="Schedules",
+        path="/schedules",
+        columns=(
+            Column(title="Schedule", key="id"),
+            Column(title="Definition", key="definition", link=_DEFINITION),
+            Column(title="State", key="release_state"),
+            Column(title="Fires", key="description"),
+            Column(title="Line", key="crontab"),
+            Column(title="Zone", key="timezone_id"),
+            Column(title="Next", key="next"),
+            Column(title="Fault", key="fault"),
+        ),
+        read=_schedules,
+        empty="No schedule. Make one with",
+        command="orcaflow schedule create",
+        policy="schedules",
+    ),
+    List(
+        title="Complements",
+        path="/complements",
+        columns=(
+            Column(title="Complement", key="id"),
+            Column(title="Definition", key="definition", link=_DEFINITION),
+            Column(title="State", key="look"),
+            Column(title="Dates done", key="progress"),
+            Column(title="At a time", key="parallelism"),
+            Column(title="Began", key="create_time"),
+            Column(title="Took", key="duration"),
+            Column(title="Reason", key="reason"),
+        ),
+        read=_complements,
+        empty="No complement. Run past dates with",
+        command="orcaflow complement",
+        policy="complements",
+    ),
+    List(
+        title="Streams",
+        path="/streams",
+        columns=(
+            Column(title="Supervisor", key="id"),
+            Column(title="State", key="detailed_state"),
+            Column(title="Topic", key="stream"),
+            Column(title="Partitions", key="partitions"),
+            Column(title="Lag", key="lag"),
+            Column(title="Master", key="master"),
+            Column(title="Changed", key="updated"),
+        ),
+        read=_streams,
+        empty="No supervisor. Submit one with",
+        command="orcaflow stream submit FILE",
+        policy="streams",
+    ),
+    List(
+        title="Pools",
+        path="/pools",
+        columns=(
+            Column(title="Pool", key="name"),
+            Column(title="Slots", key="size"),
+            Column(title="Taken", key="used"),
+            Column(title="Free", key="free"),
+            Column(title="Waiting", key="waiting"),
+            Column(title="Description", key="description"),
+        ),
+        read=_pools,
+        empty="No pool. Make one with",
+        command="orcaflow pool create NAME SLOTS",
+        policy="pools",
+    ),
+    List(
+        title="Cluster",
+        path="/cluster",
+        columns=(
+            Column(title="Server", key="address"),
+            Column(title="Kind", key="kind"),
+            Column(title="Health", key="health"),
+            Column(title="Groups", key="groups"),
+            Column(title="Slots", key="slots"),
+            Column(title="Version", key="version"),
+            Column(title="Since", key="since"),
+            Column(title="Last heartbeat", key="beaten"),
+            Column(title="Reason", key="reason"),
+        ),
+        read=_cluster,
+        empty="No master and no worker is alive. Start them with",
+        command="orcaflow server start standalone-server",
+        policy="servers",
+    ),
+    List(
+        title="Alerts",
+        path="/alerts",
+        columns=(
+            Column(title="Alert", key="id"),
+            Column(title="Title", key="title"),
+            Column(title="Status", key="status"),
+            Column(title="Group", key="alertgroup"),
+            Column(title="At", key="create_time"),
+        ),
+        read=_alerts,
+        empty="No alert. Groups are made with",
+        command="orcaflow alert",
+        policy="alerts",
+    ),
+)
+PAGES: Final[tuple[Page, ...]] = tuple(
+    page(each.path, POLICIES[f"GET {BASE}/{each.policy}"], _serve(each)) for each in LISTS
+)
