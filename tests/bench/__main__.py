@@ -22,6 +22,7 @@ from tests.bench import (
     big,
     chain,
     comparing,
+    drawing,
     engine,
     fan,
     fires,
@@ -63,6 +64,7 @@ class Bench:
 # The order matters: an idle cluster is measured after it has worked.
 BENCHES: Mapping[str, Bench] = {
     "engine": Bench(measure=engine.measure),
+    "drawing": Bench(measure=drawing.measure),
     "supervisors": Bench(measure=supervisors.measure),
     "chain": Bench(measure=chain.measure),
     "fan": Bench(measure=fan.measure),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 
 import pytest
@@ -13,9 +12,10 @@ from common.dag import Dag, build_dag
 from common.drawing.blocks import Ribbon, blocks_of, needs_blocks
 from common.drawing.coordinates import GAP, HEIGHT
 from common.drawing.layers import dummies_of, layers_of
-from common.drawing.ordering import Effort, crossings, ordered
+from common.drawing.ordering import Effort, crossings
 from common.drawing.picture import RANKS_A_ROW, WIDTH, Picture, picture_of
 from common.drawing.ranks import ranks_of
+from tests.bench.drawing import crossed, layered, scattered
 
 FLIGHTS = build_dag(
     {
@@ -32,7 +32,7 @@ FLIGHTS = build_dag(
 
 @st.composite
 def dags(draw: st.DrawFn) -> Dag:
-    count = draw(st.integers(0, 40))
+    count = draw(st.integers(0, 24))
     return build_dag(
         {
             f"t{number}": draw(
@@ -43,35 +43,6 @@ def dags(draw: st.DrawFn) -> Dag:
             for number in range(count)
         }
     )
-
-
-def layered(seed: int) -> Dag:
-    """Return 50 layers of 20 tasks, each behind two or three near ones, written in any order."""
-    drawn = random.Random(seed)
-    upstream: dict[str, list[str]] = {}
-    for layer in range(50):
-        for place in range(20):
-            near = range(max(0, place - 4), min(20, place + 5))
-            behind = drawn.sample(near, drawn.choice((2, 3))) if layer else []
-            upstream[f"{layer}-{place}"] = [f"{layer - 1}-{each}" for each in behind]
-    names = sorted(upstream, key=lambda _: drawn.random())
-    return build_dag({name: upstream[name] for name in names})
-
-
-def scattered(seed: int) -> Dag:
-    """Return 1,000 tasks with long edges, written in any order."""
-    drawn = random.Random(seed)
-    upstream: dict[str, list[str]] = {}
-    for number in range(1_000):
-        count = drawn.choice((1, 2, 2, 3)) if number > 20 else 0
-        upstream[str(number)] = [str(max(0, number - drawn.randint(5, 40))) for _ in range(count)]
-    names = sorted(upstream, key=lambda _: drawn.random())
-    return build_dag({name: upstream[name] for name in names})
-
-
-def crossed(dag: Dag, effort: Effort) -> int:
-    layers = layers_of(dag, ranks_of(dag))
-    return crossings(layers, ordered(layers, effort))
 
 
 def test_the_picture_of_a_small_dag_is_this_one() -> None:
@@ -110,7 +81,7 @@ def test_crossings_are_those_that_one_can_count() -> None:
     assert crossed(dag, Effort.GOOD) == 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_large_drawings_cross_no_more_than_wanted(seed: int) -> None:
     """Limits of the design; elkjs 0.9.3 drew these with 6,700 to 6,800 crossings in layers."""
     assert crossed(layered(seed), Effort.GOOD) <= 5_000
