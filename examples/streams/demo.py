@@ -4,8 +4,9 @@ Called by `bin/demo-streams`. It starts two masters and two workers on free port
 Kafka as a process of its own, submits a supervisor with two groups of two tasks, and produces the
 flights of January 2013 in the order of their departures, some late and some broken. Meanwhile a
 worker and the master that keeps the supervisor are killed (-9) and started again, and a run
-replaces one day. At the end each hour's counts are compared with those of plain Python, and the lag
-is drawn. Whatever happens, it stops what it started.
+replaces one day. From the begin on, a run for each hour of another day waits until its hour is
+complete, and reports it. At the end the reports and each hour's counts are compared with those of
+plain Python, and the lag is drawn. Whatever happens, it stops what it started.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ NAME = "departures"
 PARTITIONS = 4
 DAY = "2013-01-05"
 """The day that is replaced."""
+REPORTED = "2013-01-03"
+"""The day of which each hour is reported."""
+REPORTS_AT_ONCE = 4
 LATE_EVERY, LATE_BY = 97, 2_000
 BROKEN_EVERY = 501
 HELD_BACK = 0.55
@@ -162,7 +166,7 @@ def main() -> int:
                 *("--columns", "__time,origin,flights,minutes"),
             )
         )
-    wrong = compare(events, rows)
+    wrong = compare(events, rows) + compare_reports(events, home / "reports")
     seconds = time.monotonic() - begun
     if wrong:
         console.print("\n[bold red]Something is wrong:[/]")
@@ -171,7 +175,8 @@ def main() -> int:
         return 1
     count = sum(event.hour is not None for event in events)
     console.print(
-        f"\n[bold green]All hours are right:[/] {count:,} flights, none lost, none twice."
+        f"\n[bold green]All hours are right:[/] {count:,} flights, none lost, none twice,"
+        f" and so are the 24 reports of {REPORTED}."
         f" The whole demo took {seconds:.0f} s."
     )
     console.print(f"The lag over time: {home / 'lag.png'}", markup=False, soft_wrap=True)
@@ -188,9 +193,12 @@ class Demo:
         self._chart = chart
         self._away: list[tuple[float, str, int]] = []
         self._last: dict[str, Any] = {}
+        self._report_codes: list[int] = []
 
     def run(self, seconds: float) -> None:
         self._submit()
+        reporting = threading.Thread(target=self._report, daemon=True)
+        reporting.start()
         self._look_until(lambda: bool(self._reading()), "the first task reads")
         producer = threading.Thread(target=self._topic.produce_all, args=(seconds,), daemon=True)
         producer.start()
@@ -206,6 +214,9 @@ class Demo:
         self._backfill()
         self._look_until(lambda: self._topic.produced == total, "all events are produced")
         self._look_until(lambda: self._lag() == 0 and not self._away, "all is read")
+        self._look_until(lambda: not reporting.is_alive(), f"all hours of {REPORTED} are reported")
+        if self._report_codes != [0]:
+            raise SystemExit("not every hour was reported")
         show(self._environment, "stream", "suspend", NAME)
         ends = self._topic.offsets(total)
         self._look_until(lambda: self._stored() == ends, "all is published")
@@ -267,6 +278,20 @@ class Demo:
         if codes != [0]:
             raise SystemExit("the backfill has failed")
         self._chart.did("replaced")
+
+    def _report(self) -> None:
+        """Have a run for each hour of a day, which waits until the hour is complete."""
+        reports = self._home / "reports"
+        reports.mkdir()
+        orcaflow(self._environment, "definition", "import", str(HERE / "hourly.json"))
+        hours = ",".join(f"{REPORTED} {hour:02d}:00:00" for hour in range(24))
+        line = ("complement", "run", "hour-of-departures", "--dates", hours, "--wait")
+        more = ("--parallel", str(REPORTS_AT_ONCE), "--param", f"reports={reports}")
+        done = run(self._environment, *line, *more)
+        if done.returncode != 0:
+            sys.stderr.write(done.stderr or done.stdout)
+        self._report_codes.append(done.returncode)
+        self._chart.did(f"each hour of {REPORTED} is reported")
 
     def _day_is_published(self) -> bool:
         last = max(n for n, event in enumerate(self._topic.events) if event.is_of_day)
@@ -347,6 +372,25 @@ def compare(events: list[Event], rows: list[dict[str, Any]]) -> list[str]:
         f" of {wanted.get((hour, origin))}"
         for hour, origin in sorted(wanted.keys() | found.keys())
         if wanted.get((hour, origin)) != found.get((hour, origin))
+    ]
+
+
+def compare_reports(events: list[Event], folder: Path) -> list[str]:
+    """Return what differs between the reports of the hours of a day and the events."""
+    wanted: dict[str, dict[str, list[int]]] = {
+        f"{REPORTED}T{hour:02d}:00": {} for hour in range(24)
+    }
+    for event in events:
+        hour = "" if event.hour is None else f"{event.hour.astimezone(UTC):%Y-%m-%dT%H:00}"
+        if hour in wanted:
+            present = wanted[hour].setdefault(event.origin, [0, 0])
+            wanted[hour][event.origin] = [present[0] + 1, present[1] + (event.delay or 0)]
+    reports = (json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json"))
+    found = {report["hour"]: report["airports"] for report in reports}
+    return [
+        f"the report of {hour} says {found.get(hour)} instead of {airports}"
+        for hour, airports in wanted.items()
+        if found.get(hour) != airports
     ]
 
 
