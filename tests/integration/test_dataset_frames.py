@@ -16,7 +16,7 @@ from orcaflow import frames
 from orcaflow.datasets import DatasetError, segments
 from orcaflow.task import dataset
 from tests.integration.dataset_desk import Desk, an_attempt, desk, lock
-from tests.integration.spark_jobs import a_session
+from tests.integration.spark_jobs import Jobs, a_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +44,16 @@ def server(tmp_path: Path, here: Engine, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(frames, "_APPENDS", type(frames._APPENDS)())
     with desk(tmp_path, here, monkeypatch) as made:
         yield made
+
+
+@pytest.fixture
+def jobs(
+    spark: SparkSession,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Jobs:
+    return Jobs(spark, tmp_path, capfd, monkeypatch)
 
 
 def rows(spark: SparkSession, first: str, hours: int, **columns: str) -> DataFrame:
@@ -90,6 +100,36 @@ def test_a_day_is_replaced_and_read_by_chunks_of_utc(
     assert (empty.count(), "n" in empty.columns) == (0, True)
     view = flights.view(spark, "2026-11-20/P1D", name="flights")
     assert spark.sql(f"SELECT count(*) AS n FROM {view}").collect()[0]["n"] == 24
+
+
+def test_statements_read_datasets_as_views(
+    spark: SparkSession, server: Desk, here: Engine, jobs: Jobs
+) -> None:
+    task_id = an_attempt(here)
+    lock(here, task_id, "read", LockType.REPLACE)
+    server.enter(task_id)
+    with dataset("read").replace("2026-11-20/P1D", time="at") as writer:
+        writer.write(rows(spark, "2026-11-20 00:00:00", 24))
+    result = jobs.folder / "result.csv"
+    result.write_text("")
+    document = {
+        "kind": "worker.spark.session.sql",
+        "text": "select count(*) as n, max(n) as last from morning",
+        "place": "params.rawScript",
+        "limit": 5,
+        "rows_shown": 3,
+        "result_file": str(result),
+        "outputs": {},
+        "params": {},
+    }
+    morning = {"dataset": "read", "interval": "2026-11-20/PT6H", "view": "morning"}
+    code, told = jobs.do({**document, "datasets": [{**morning, "time": "at"}]})
+    assert code == 0, told
+    assert "view morning: dataset read, 2026-11-20/PT6H" in told
+    assert result.read_text().split() == ["n,last", "6,5"]
+    code, _ = jobs.do({**document, "datasets": [morning]})
+    assert code != 0
+    assert "params.datasets[0]" in jobs.reason.read_text()
 
 
 def test_rows_are_added_once_whatever_is_tried_again(

@@ -411,6 +411,23 @@ def test_sql_is_taken_with_its_dates_and_without_its_parameters(tmp_path: Path) 
     assert made.outputs is None
 
 
+def test_sql_has_datasets_as_views_with_the_parameters_in_their_intervals(tmp_path: Path) -> None:
+    views = [{"dataset": "a-b", "interval": "${day}/P1D"}, {"dataset": "a.b", "view": "c"}]
+    params = {"rawScript": "select 1", "datasets": views}
+    day = [parameter("day", "DATE", "2026-01-31")]
+    job = job_of(prepared(tmp_path, params, task_type="SPARK_SQL", global_params=day))
+    assert job["datasets"] == [
+        {"dataset": "a-b", "interval": "2026-01-31/P1D", "view": "a_b"},
+        {"dataset": "a.b", "view": "c"},
+    ]
+    views[0]["interval"] = "${missing}/P1D"
+    views[1] = {"dataset": "../b", "view": "a b", "at": "x"}
+    with pytest.raises(TaskParameterError) as caught:
+        prepared(tmp_path, params, task_type="SPARK_SQL", global_params=day)
+    for place in ("[1] has no key at", "[1].dataset must", "[1].view must"):
+        assert place in str(caught.value)
+
+
 def test_sql_of_a_file_is_left_to_the_task_to_read(tmp_path: Path) -> None:
     path = tmp_path / "daily.sql"
     path.write_text("select 1")

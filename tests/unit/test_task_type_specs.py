@@ -127,6 +127,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("PYSPARK", {"rawScript": "1", "environment": {"pip": 1}}, "params.environment: must be"),
     ("SPARK_SQL", {"rawScript": "select 1", "limit": "many"}, "params.limit: must be a whole"),
     ("SPARK_SQL", {"rawScript": "select 'a"}, "params.rawScript: "),
+    (
+        "SPARK_SQL",
+        {"rawScript": "s", "datasets": [{"view": "-"}]},
+        "params.datasets: can't be read",
+    ),
     ("DATA_QUALITY", {"table": "t", "rules": [{"type": "x"}]}, "params.rules[0].type: must be one"),
     ("DATA_QUALITY", {"table": "t", "sql": "s", "rules": RULES}, "params.table: one of table"),
     ("SPARK", {"programType": "RUBY", "mainJar": "hdfs://j"}, "params.programType: must be one of"),

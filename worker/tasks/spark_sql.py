@@ -15,6 +15,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
+from common.model.dataset_views import read_views
 from common.model.task_type import (
     RESULT,
     DatasourceUse,
@@ -24,7 +25,7 @@ from common.model.task_type import (
     TaskTypeSpec,
     ValueFaultError,
 )
-from worker.launching.base import Launch, TaskContext, TaskParameterError
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import FILE, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
 from worker.spark.session.statements import StatementError, split
@@ -41,6 +42,10 @@ def _check(value: Any) -> None:
         raise ValueFaultError("has no statement")
 
 
+def _check_views(value: Any) -> None:
+    read_views(value)
+
+
 LIMIT: Final = Key(
     name="limit",
     shape=Shape.NUMBER,
@@ -55,6 +60,12 @@ DISPLAY_ROWS: Final = Key(
     default=20,
     highest=1_000,
 )
+DATASETS: Final = Key(
+    name="datasets",
+    shape=Shape.ANY,
+    about="Datasets that are views of the session: objects with dataset, interval, view, time.",
+    check=_check_views,
+)
 SPEC: Final = TaskTypeSpec(
     name="SPARK_SQL",
     about="Statements of Spark SQL.",
@@ -64,6 +75,7 @@ SPEC: Final = TaskTypeSpec(
         replace(FILE, about="The statements' file, instead of rawScript."),
         LIMIT,
         DISPLAY_ROWS,
+        DATASETS,
         *SESSION_KEYS,
     ),
     needs=((RAW_SCRIPT.name, FILE.name),),
@@ -105,6 +117,7 @@ class SparkSqlTask:
             {
                 "script": path,
                 "text": inline,
+                "datasets": _views(context),
                 "place": "params.file" if path else "params.rawScript",
                 "limit": limit,
                 "rows_shown": shown,
@@ -116,6 +129,19 @@ class SparkSqlTask:
 
 
 TASK_TYPE: Final = SparkSqlTask
+
+
+def _views(context: TaskContext) -> list[dict[str, str]]:
+    """Return the entries of `params.datasets`, with parameters put into their intervals."""
+    given = context.params.get(DATASETS.name)
+    if given is None or given in ("", {}):
+        return []
+    with fault_at(DATASETS.name):
+        entries = read_views(given)
+        for entry in entries:
+            if "interval" in entry:
+                entry["interval"] = context.substitute(entry["interval"])
+        return read_views(entries)
 
 
 def _checked(context: TaskContext, given: str) -> str:

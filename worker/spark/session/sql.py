@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from common.model.failures import FailureReason
+from orcaflow.frames import TIME, dataset
 from worker.result_table import Result, ResultTooLargeError, write_csv
 from worker.spark.diagnosis.failures import WorkFailedError, explain, message
 from worker.spark.session.statements import MAX_CHARS, Statement, StatementError, split
@@ -43,6 +44,7 @@ def run(spark: SparkSession, job: Job) -> int:
     place = str(job.document["place"])
     statements = _statements(job, place)
     _use_zone(spark)
+    _make_views(spark, job)
     queries = [n for n, each in enumerate(statements) if each.word not in _COMMANDS]
     result: _Fetched | None = None
     for index, statement in enumerate(statements):
@@ -62,6 +64,19 @@ def run(spark: SparkSession, job: Job) -> int:
     if result is not None:
         _report(job, result)
     return 0
+
+
+def _make_views(spark: SparkSession, job: Job) -> None:
+    """Make the datasets views, of the segments that are used now."""
+    for index, entry in enumerate(job.document.get("datasets", ())):
+        name, interval = entry["dataset"], entry.get("interval")
+        try:
+            view = dataset(name).view(
+                spark, interval, name=entry["view"], time=entry.get("time", TIME)
+            )
+        except Exception as error:
+            raise _failed(job, f"params.datasets[{index}]", error) from error
+        _say(job, f"view {view}: dataset {name}, {interval or 'all of it'}")
 
 
 class _Fetched:
