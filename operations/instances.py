@@ -21,6 +21,7 @@ from operations.session import Session, operation
 if TYPE_CHECKING:
     from common.dag import Dag
     from common.store.people.families import Relative
+    from common.store.people.grids import CellView
 
 _TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
@@ -130,6 +131,20 @@ def child_of(session: Session, task_instance_id: int) -> int | None:
             return None
         # It may be of another project.
         return instance_with_id(db, session.principal, child.process_instance_id).id
+
+
+@operation
+def cells_of(session: Session, definition_id: int, *, runs: Sequence[int]) -> list[CellView]:
+    """The attempts that count in these runs of a definition that the principal sees."""
+    # A list has no use for them.
+    from common.model.rights import Action
+    from common.store.people import grids
+    from common.store.people.rights import Thing
+    from operations.rights import seen
+
+    with session.engine.connect() as db:
+        seen(db, session.principal, Action.VIEW, Thing.DEFINITION, definition_id)
+        return grids.cells_of(db, definition_id, runs)
 
 
 @operation

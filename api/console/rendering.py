@@ -29,6 +29,7 @@ _MEDIA: Final[Mapping[str, str]] = {
     "console.css": "text/css; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
     "graph.js": "text/javascript; charset=utf-8",
+    "grid.js": "text/javascript; charset=utf-8",
     "orca.svg": "image/svg+xml",
 }
 _A_YEAR: Final = 31_536_000

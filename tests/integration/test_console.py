@@ -243,7 +243,10 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         "/schedules",
         "/pools",
         "/alerts",
-        f"/definitions/{definition}",
+        *(
+            f"/definitions/{definition}?view={each}"
+            for each in ("grid", "graph", "runs", "schedules", query)
+        ),
         f"/login?next=/{query}",
         f"/runs/{run}?view={query}",
     ):

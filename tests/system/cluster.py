@@ -80,12 +80,18 @@ class PrivateCluster:
 
     # Daemons
 
-    def start(self, *, masters: int = 1, workers: int = 1, slots: int | None = None) -> None:
+    def start(
+        self, *, masters: int = 1, workers: int = 1, apis: int = 0, slots: int | None = None
+    ) -> None:
         """PostgreSQL, ZooKeeper and so many daemons; all are ready when it returns."""
         if FURNISHED is not None and not (self.home / "postgres").exists():
             furnish(self.home, FURNISHED)
         self.daemons.start_standalone(
-            masters=masters, workers=workers, free_ports=True, options=Options(slots=slots)
+            masters=masters,
+            workers=workers,
+            apis=apis,
+            free_ports=True,
+            options=Options(slots=slots),
         )
 
     def ports(self, kind: Kind) -> list[int]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from api.console import looks
 from api.console.graph import Graph, Ranks, Task, graph_of
+from api.console.grid import CELL, Cell, Run, grid_of
 from api.console.pages.overview import needing
 from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.words import elided, exact_text, moment_text, span_text
@@ -140,3 +141,61 @@ def test_a_failed_run_needs_somebody_until_its_definition_has_run_again() -> Non
 def a_view(**values: Any) -> ProcessInstanceView:
     known = dict.fromkeys(ProcessInstanceView._fields, 0) | {"start_time": NOW}
     return ProcessInstanceView(**known | values)  # type: ignore[arg-type]  # A test's choice.
+
+
+def a_run(number: int, state: ProcessState, seconds: float | None = None) -> Run:
+    span = None if seconds is None else timedelta(seconds=seconds)
+    return Run(id=number, state=state, wanted_state=None, start_time=NOW, span=span)
+
+
+def a_cell(state: TaskState, seconds: float | None = None) -> Cell:
+    return Cell(state=state, span=None if seconds is None else timedelta(seconds=seconds))
+
+
+def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
+    grid = grid_of(
+        ["land", "join"],
+        [
+            a_run(3, ProcessState.RUNNING),
+            a_run(2, ProcessState.SUCCESS, 10),
+            a_run(1, ProcessState.FAILURE, 40),
+        ],
+        {
+            (1, "land"): a_cell(TaskState.FAILURE, 1),
+            (2, "land"): a_cell(TaskState.SUCCESS, 4),
+            (3, "land"): a_cell(TaskState.SUCCESS, 6),
+            (2, "join"): a_cell(TaskState.FORCED_SUCCESS, 1),
+            (1, "former"): a_cell(TaskState.SUCCESS),
+        },
+    )
+    assert [(each.run.id, each.x, each.look.word) for each in grid.columns] == [
+        (1, 0, "failed"),
+        (2, CELL, "success"),
+        (3, 2 * CELL, "running"),
+    ]
+    first, second, third = (each.height for each in grid.columns)
+    assert first > second > third > 0
+    assert [
+        (row.name, [(look.word, places) for look, places in row.places]) for row in grid.rows
+    ] == [
+        ("land", [("failed", (0,)), ("success", (CELL, 2 * CELL))]),
+        ("join", [("forced", (CELL,))]),
+        ("former", [("success", (0,))]),
+    ]
+    assert [{look.word: count for look, count in row.counts} for row in grid.rows] == [
+        {"failed": 1, "success": 2},
+        {"forced": 1, "not begun": 2},
+        {"success": 1, "not begun": 2},
+    ]
+    assert (grid.ended, grid.succeeded) == (2, 1)
+    assert (grid.median, grid.longest) == (timedelta(seconds=10), timedelta(seconds=40))
+    assert (grid.slowest, grid.most_failed) == ("land", "land")
+    assert grid.rows[0].median == timedelta(seconds=5)
+
+
+def test_a_grid_without_runs_or_without_an_end_tells_nothing_of_them() -> None:
+    empty = grid_of(["land"], [], {})
+    assert (empty.columns, empty.width, empty.median, empty.slowest) == ((), 0, None, None)
+    assert [row.counts for row in empty.rows] == [()]
+    first = grid_of(["land"], [a_run(1, ProcessState.RUNNING)], {})
+    assert (first.ended, first.longest, first.most_failed) == (0, None, None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from fastapi import Response
 
 from api import cursors
 from api.console.graph import BOX, Graph, Task, graph_of
+from api.console.grid import BAR, CELL, Cell, Grid, Run, grid_of
 from api.console.looks import of_run
 from api.console.rendering import rendered
 from api.console.table import Visit, page
@@ -15,12 +18,17 @@ from api.policy import LIST, Policy
 from common.clock import SystemClock
 from common.dag import build_dag
 from common.model.rights import Action
+from common.store.people.views import ProcessInstanceView
 from operations.definitions import definition_detail, definition_page
 from operations.documents.instances import instance_row
-from operations.instances import list_instances
+from operations.errors import UsageError
+from operations.instances import cells_of, list_instances
 
 _LIMIT: Final = 50
 _RUNS: Final = 25
+_VIEWS: Final = ("grid", "graph", "runs", "schedules")
+_MOST_LIVE: Final = 200
+"""The tasks of a grid that is loaded again whenever something changes."""
 _clock = SystemClock()
 
 
@@ -44,19 +52,30 @@ def show_all(visit: Visit) -> Response:
 
 
 def show(visit: Visit) -> Response:
-    """Show a definition."""
+    """Show a definition; `view` is one of its sides, `only=failed` the tasks that ever failed."""
+    view = visit.query.get("view", "grid")
+    if view not in _VIEWS:
+        raise UsageError("view", f"{view!r:.50} is none; known are {', '.join(_VIEWS)}")
     detail = definition_detail(visit.session, visit.id)
-    found = list_instances(visit.session, definition_id=visit.id, limit=_RUNS)
+    before = cursors.read("instances", visit.query.get("after"))
+    found = list_instances(visit.session, definition_id=visit.id, limit=_RUNS, before=before)
     now = _clock.now()
-    graph = None
+    dag = None
     if not detail.mistakes:
         dag = build_dag({each.name: each.upstream for each in detail.nodes})
+    graph = None
+    if view == "graph" and dag is not None:
         tasks = {each.name: Task(state=None, second=each.task_type) for each in detail.nodes}
         graph = graph_of(dag, tasks)
+    names = dag.names if dag is not None else ()
+    only = visit.query.get("only", "")
+    grid = _grid(visit, names, found) if view == "grid" else None
+    rows = () if grid is None else grid.rows
     return rendered(
         "definition.html",
         zone=visit.session.zone,
         visit=visit,
+        view=view,
         definition=detail.row,
         execution_type=detail.execution_type.name,
         mistakes=detail.mistakes,
@@ -65,10 +84,45 @@ def show(visit: Visit) -> Response:
         graph=graph if isinstance(graph, Graph) else None,
         ranks=None if isinstance(graph, Graph) else graph,
         box=BOX,
+        grid=grid,
+        cell=CELL,
+        bar=BAR,
+        only=only,
+        shown=[each for each in rows if each.failures or only != "failed"],
+        is_live=grid is not None and len(grid.rows) <= _MOST_LIVE,
         runs=[
             (instance_row(each, now=now), of_run(each.state, each.wanted_state)) for each in found
         ],
+        next=cursors.next_of("instances", [each.id for each in found], _RUNS),
     )
+
+
+def _grid(visit: Visit, names: Sequence[str], found: Sequence[ProcessInstanceView]) -> Grid:
+    runs = [
+        Run(
+            id=each.id,
+            state=each.state,
+            wanted_state=each.wanted_state,
+            start_time=each.start_time,
+            span=_span(each.start_time, each.end_time),
+        )
+        for each in found
+    ]
+    cells = cells_of(visit.session, visit.id, runs=[each.id for each in found])
+    return grid_of(
+        names,
+        runs,
+        {
+            (each.process_instance_id, each.name): Cell(
+                state=each.state, span=_span(each.start_time, each.end_time)
+            )
+            for each in cells
+        },
+    )
+
+
+def _span(start: datetime | None, end: datetime | None) -> timedelta | None:
+    return None if start is None or end is None else max(end - start, timedelta())
 
 
 PAGES: Final = (

@@ -1,0 +1,297 @@
+"""The console in a browser: each page looked at by every means, and journeys without a mouse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from common.model.states import ProcessState
+from operations.daemons import Kind
+from tests.system.browser import (
+    NARROW,
+    PICTURE,
+    WIDE,
+    ZOOMED,
+    Visitor,
+    accessibility_faults,
+    chromium,
+)
+from tests.system.cluster import PrivateCluster, a_task, private_cluster
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PICTURES = os.environ.get("ORCAFLOW_PICTURES")
+"""The folder for the pictures of the documents; None leaves those as they are."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
+    """A whole cluster with something on each page."""
+    with private_cluster(tmp_path_factory.mktemp("console")) as made:
+        made.start(apis=1)
+        examples = [f"examples/control/{each}.json" for each in ("region", "nightly", "morning")]
+        imported = made.orcaflow("definition", "import", *examples)
+        assert imported.returncode == 0, imported.stderr
+        made.told("pool", "create", "database", "--size", "2")
+        made.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def base(cluster: PrivateCluster) -> str:
+    (port,) = cluster.ports(Kind.API)
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def visits(
+    browser: Browser, cluster: PrivateCluster, base: str
+) -> Iterator[Callable[..., Visitor]]:
+    """Makes somebody who is logged in; at the end none of their pages has done what none may."""
+    made: list[Visitor] = []
+
+    def visit(**how: Any) -> Visitor:
+        link = cluster.told("console", "--print")["url"]
+        made.append(Visitor(browser, base, link, **how))
+        return made[-1]
+
+    yield visit
+    faults = [fault for each in made for fault in each.faults]
+    for each in made:
+        each.close()
+    assert faults == []
+
+
+@pytest.fixture(scope="module")
+def failed(cluster: PrivateCluster) -> int:
+    """A run that failed, and succeeds when it is done again."""
+    mark = cluster.home / "mended"
+    definition = cluster.define(
+        "figures",
+        [
+            a_task("land", "echo landed"),
+            a_task("clean", f"test -e {mark} || {{ echo no such column: amout; exit 3; }}", "land"),
+            a_task("report", "true", "clean"),
+        ],
+    )
+    run = cluster.begin(definition)
+    assert cluster.await_end(run) == ProcessState.FAILURE
+    mark.touch()
+    return run
+
+
+@pytest.fixture(scope="module")
+def month(cluster: PrivateCluster) -> int:
+    """The run of today of a definition that has run for three weeks and more; it goes on."""
+    edges = {
+        "land": (),
+        "clean_flights": ("land",),
+        "clean_weather": ("land",),
+        "join": ("clean_flights", "clean_weather"),
+        "by_carrier": ("join",),
+        "by_hour": ("join",),
+        "worst_routes": ("join",),
+        "chart": ("by_carrier", "by_hour"),
+        "check": ("chart", "worst_routes"),
+    }
+    tasks = [
+        a_task(name, "sleep 600" if name == "join" else "echo rows=831", *before)
+        for name, before in edges.items()
+    ]
+    definition = cluster.define("flights", tasks)
+    cluster.rows(
+        "INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,"
+        " executor_id, process_instance_json, schedule_time, start_time, end_time)"
+        " SELECT 'flights-' || day, %s, CASE WHEN day IN (9, 17) THEN 6 ELSE 7 END, 6, 1, %s,"
+        "  at, at + interval '2 s', at + interval '1 s' * (40 + day * 7 %% 11 + day / 17 * 20)"
+        " FROM generate_series(1, 24) AS day,"
+        "  LATERAL (SELECT date_trunc('day', now()) - interval '1 day' * (25 - day)) AS of(at)",
+        definition,
+        json.dumps({"tasks": tasks}),
+    )
+    cluster.rows(
+        "INSERT INTO t_ds_task_instance (name, task_type, process_definition_id,"
+        " process_instance_id, task_json, state, flag, submit_time, start_time, end_time)"
+        " SELECT node.name, 'SHELL', %s, run.id, '{}', CASE WHEN run.state = 6 AND place = 4 THEN 6"
+        "  ELSE 7 END, 1, run.start_time + interval '4 s' * place,"
+        "  run.start_time + interval '4 s' * place, run.start_time + interval '4 s' * (place + 1)"
+        " FROM t_ds_process_instance AS run,"
+        "  unnest(%s::text[]) WITH ORDINALITY AS node(name, place)"
+        " WHERE run.process_definition_id = %s AND (run.state = 7 OR place <= 4)",
+        definition,
+        list(edges),
+        definition,
+    )
+    return cluster.begin(definition)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_show_what_they_are_for(
+    visits: Callable[..., Visitor],
+    cluster: PrivateCluster,
+    failed: int,
+    month: int,
+    *,
+    scheme: str,
+    tmp_path: Path,
+) -> None:
+    """With `ORCAFLOW_PICTURES=docs` they are those of the documents."""
+    ada = visits(color_scheme=scheme, reduced_motion="reduce")
+    ((definition,),) = cluster.rows(
+        "SELECT process_definition_id FROM t_ds_process_instance WHERE id = %s", month
+    )
+    ada.open(f"/runs/{month}?task=join")
+    ada.sees(".node.chosen title", "join: running")
+    folder = Path(PICTURES or tmp_path)
+    for name, place, told in (
+        ("overview", "/", "figures"),
+        ("run", f"/runs/{month}?task=join", "clean_weather"),
+        ("grid", f"/definitions/{definition}", "worst_routes"),
+    ):
+        ada.resize(PICTURE)
+        ada.open(place)
+        ada.sees("main", told)
+        ada.page.screenshot(path=folder / f"console-{name}-{scheme}.png")
+        ada.resize(NARROW)
+        ada.page.screenshot(path=tmp_path / f"narrow-{name}-{scheme}.png")
+
+
+def places(cluster: PrivateCluster, run: int) -> list[str]:
+    ((definition,),) = cluster.rows(
+        "SELECT process_definition_id FROM t_ds_process_instance WHERE id = %s", run
+    )
+    sides = [f"/runs/{run}?view={each}" for each in ("graph", "timeline", "list", "parameters")]
+    return [
+        "/",
+        "/definitions",
+        *(
+            f"/definitions/{definition}?view={each}"
+            for each in ("grid", "graph", "runs", "schedules")
+        ),
+        "/runs",
+        *sides,
+        f"/runs/{run}?task=clean",
+        "/schedules",
+        "/complements",
+        "/streams",
+        "/pools",
+        "/cluster",
+        "/alerts",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_used_by_everybody(
+    visits: Callable[..., Visitor], cluster: PrivateCluster, failed: int, scheme: str
+) -> None:
+    ada = visits(color_scheme=scheme, reduced_motion="reduce")
+    wrong: dict[str, object] = {}
+    for place in places(cluster, failed):
+        ada.resize(WIDE)
+        assert ada.open(place) == 200, place
+        for fault in accessibility_faults(ada.page):
+            wrong[f"{place}: {fault}"] = True
+        for size in (ZOOMED, NARROW):
+            ada.resize(size)
+            if ada.overflow() > 0:
+                wrong[f"{place} at {size[0]}"] = ada.overflow()
+        turning = ada.page.evaluate("document.getAnimations().length")
+        if turning:
+            wrong[f"{place} moves"] = turning
+    assert wrong == {}
+
+
+def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
+    visits: Callable[..., Visitor], cluster: PrivateCluster, failed: int
+) -> None:
+    ada = visits()
+    ada.press(f'[data-part="needing"] a[href="/runs/{failed}"]')
+    ada.tab_to("[data-drawing]")
+    for _ in range(2):
+        ada.page.keyboard.press("ArrowRight")
+    with ada.page.expect_navigation():
+        ada.page.keyboard.press("Enter")
+    assert "task=clean" in ada.place()
+    ada.sees("[data-log]", "no such column: amout")
+    assert "3" in ada.page.inner_text(".panel dl")
+    ada.press('form[action$="/recover"] button')
+    # Nothing is loaded again by hand.
+    ada.sees("[data-part=state]", "success")
+    assert cluster.state_of(failed) == ProcessState.SUCCESS
+    looks = ada.page.eval_on_selector_all(".node title", "all => all.map(each => each.textContent)")
+    assert looks == ["land: success", "clean: success", "report: success"]
+
+
+def test_why_a_definition_waits_is_found_in_four_steps(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    ((definition,),) = cluster.rows("SELECT id FROM t_ds_process_definition WHERE name = 'morning'")
+    run = cluster.begin(definition)
+    ada = visits()
+    ada.press(f'[data-part="live"] a[href="/runs/{run}"]')
+    assert re.search(r"nightly", ada.page.inner_text(".panel"))
+    ada.press('form[action$="/stop"] button')
+    assert cluster.await_end(run) == ProcessState.STOP
+
+
+def test_pages_work_without_scripts(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    run = cluster.begin(cluster.define("long", [a_task("sleeps", "sleep 600")]))
+    ada = visits(java_script_enabled=False)
+    assert ada.open(f"/runs/{run}") == 200
+    ada.page.click('form[action$="/stop"] button')
+    assert ada.place() == f"/runs/{run}"
+    assert cluster.await_end(run) == ProcessState.STOP
+    assert ada.open(f"/runs/{run}") == 200
+    assert "stopped" in ada.page.inner_text("[data-part=state]")
+
+
+def test_what_happens_is_on_the_screen_without_a_reload(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    ada = visits()
+    tasks = [a_task(f"t{each}", "true", *([f"t{each - 1}"] if each else [])) for each in range(5)]
+    run = cluster.begin(cluster.define("seen", tasks))
+    row = f'[data-part="ended"] tr:has(a[href="/runs/{run}"])'
+    ada.sees(row, "success")
+
+
+def test_the_grid_leads_to_the_task_that_failed(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define(
+        "often", [a_task("reads", "true"), a_task("writes", "false", "reads")]
+    )
+    runs = [cluster.begin(definition) for _ in range(3)]
+    for run in runs:
+        assert cluster.await_end(run) == ProcessState.FAILURE
+    ada = visits()
+    ada.press('.side a[href="/definitions"]')
+    ada.press(f'a[href="/definitions/{definition}"]')
+    told = ada.page.locator("[data-task] svg")
+    assert [each.get_attribute("aria-label") for each in told.all()] == [
+        "reads: 3 success",
+        "writes: 3 failed",
+    ]
+    ada.tab_to("[data-grid]")
+    for key in ("ArrowDown", "ArrowLeft"):
+        ada.page.keyboard.press(key)
+    with ada.page.expect_navigation():
+        ada.page.keyboard.press("Enter")
+    assert ada.place() == f"/runs/{runs[1]}?task=writes"
+    ada.open(f"/definitions/{definition}?only=failed")
+    assert ada.page.locator("[data-task]").count() == 1
