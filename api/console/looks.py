@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from common.model.complement_states import DateState
+from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
 
 
@@ -47,6 +49,21 @@ TASKS: Final[Mapping[TaskState, Look]] = {
     TaskState.DELAY_EXECUTION: Look("delayed", "waiting", "waiting"),
     TaskState.FORCED_SUCCESS: Look("forced", "forced", "success"),
 }
+DATES: Final[Mapping[str, Look]] = {
+    DateState.PENDING: Look("pending", "waiting", "waiting"),
+    DateState.SUBMITTED: Look("queued", "queued", "waiting"),
+    DateState.RUNNING: RUNS[ProcessState.RUNNING],
+    DateState.SUCCESS: RUNS[ProcessState.SUCCESS],
+    DateState.FAILURE: RUNS[ProcessState.FAILURE],
+    DateState.SKIPPED: Look("left out", "skipped", "ink-2"),
+    DateState.CANCELLED: Look("cancelled", "stopped", "ink-2"),
+}
+FIRES: Final[Mapping[str, Look]] = {
+    FireOutcome.FIRED: Look("fired", "queued", "waiting"),
+    FireOutcome.SKIPPED: Look("skipped", "skipped", "ink-2"),
+    FireOutcome.COALESCED: Look("a later one stands for it", "skipped", "ink-2"),
+    FireOutcome.MISSED: Look("missed", "late", "late"),
+}
 _WANTED: Final[Mapping[int, Look]] = {
     ProcessState.PAUSE: RUNS[ProcessState.READY_PAUSE],
     ProcessState.STOP: RUNS[ProcessState.READY_STOP],
@@ -73,3 +90,15 @@ def of_task(state: int | None) -> Look:
         return TASKS[TaskState(state)]
     except ValueError:
         return _UNKNOWN
+
+
+def of_date(state: str) -> Look:
+    """Return the look of a complement's date."""
+    return DATES.get(state, _UNKNOWN)
+
+
+def of_fire(outcome: str, run_state: int | None) -> Look:
+    """Return the look of a fire; one that has become a run looks like this."""
+    if run_state is not None:
+        return of_run(run_state)
+    return FIRES.get(outcome, _UNKNOWN)

@@ -18,7 +18,16 @@ from starlette.routing import Route
 
 from api import cookies
 from api.asking import RequestSession, address_of
-from api.console.pages import definitions, lists, log_in, overview, run, runs
+from api.console.pages import (
+    complement,
+    definitions,
+    lists,
+    log_in,
+    overview,
+    run,
+    runs,
+    schedule,
+)
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
@@ -32,6 +41,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *runs.PAGES,
     *run.PAGES,
     *lists.PAGES,
+    *schedule.PAGES,
+    *complement.PAGES,
     *log_in.PAGES,
 )
 CSRF_FIELD: Final = "csrf_token"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
@@ -20,8 +21,9 @@ from api.cookies import COOKIE
 from api.matrix import CALLERS, Outcome, outcome
 from api.policy import LIST, USER
 from common.model.commands import CommandType
+from common.model.complement_states import ComplementState
 from common.model.rights import ROLES
-from common.model.states import ProcessState, TaskState
+from common.model.states import ProcessState, ReleaseState, TaskState
 from common.store import tables as t
 from operations import log_ins, passwords
 from operations.log_ins import csrf_token
@@ -227,8 +229,10 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         connection.execute(update(t.task_instance).values(reason=HOSTILE, host=HOSTILE[:60]))
         connection.execute(insert(t.alert).values(title=HOSTILE, content="", alertgroup_id=1))
         connection.execute(insert(t.task_group).values(name=HOSTILE, group_size=2))
-    a_schedule(db, definition or 0)
+    schedules = [a_schedule(db, definition or 0)]
+    a_complement(db, definition or 0, state_reason=HOSTILE)
     with db.begin() as connection:
+        connection.execute(update(t.complement_date).values(reason=HOSTILE))
         connection.execute(update(t.schedule).values(timezone_id=HOSTILE[:40], crontab=HOSTILE))
     query = quote(HOSTILE.replace("\n", " "))
     for place in (
@@ -241,6 +245,8 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         f"/runs/{run}?task={query}",
         f"/definitions?name={query}",
         "/schedules",
+        *(f"/schedules/{each}" for each in schedules),
+        "/complements/1",
         "/pools",
         "/alerts",
         *(
@@ -258,6 +264,97 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
     shown = get(client, f"/runs/{run}", ada).text
     assert html.escape("<img src=x") in shown
     assert "{{ 7 * 7 }}" in shown
+
+
+def a_complement(db: Engine, definition: int, **values: Any) -> int:
+    """Three dates, of which the second has failed; nobody carries it on."""
+    states = ("success", "failure", "pending")
+    with db.begin() as connection:
+        made = connection.scalar(
+            insert(t.complement)
+            .values(
+                {"process_definition_id": definition, "timezone_id": "UTC", "state": 1} | values
+            )
+            .returning(t.complement.c.id)
+        )
+        for place, state in enumerate(states):
+            connection.execute(
+                insert(t.complement_date).values(
+                    complement_id=made,
+                    position=place,
+                    schedule_time=datetime(2013, 1, 1 + place, tzinfo=UTC),
+                    state=state,
+                )
+            )
+    return made or 0
+
+
+def test_a_complement_is_shown_date_by_date_and_steered(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    number = a_complement(db, a_definition(db))
+    page = get(client, f"/complements/{number}", ada).text
+    assert re.findall(r"<title>(2013-01-0\d)[^:<]*(?::\d\d)*: ([\w ]+)</title>", page) == [
+        ("2013-01-01", "success"),
+        ("2013-01-02", "failed"),
+        ("2013-01-03", "pending"),
+    ]
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
+    assert re.findall(r'action="/complements/\d+/(\w+)"', page) == ["pause", "cancel"]
+    for verb, state, others in (
+        ("pause", ComplementState.READY_PAUSE, ["resume", "cancel"]),
+        ("resume", ComplementState.RUNNING, ["pause", "cancel"]),
+        ("cancel", ComplementState.READY_STOP, []),
+    ):
+        done = client.post(
+            f"/complements/{number}/{verb}",
+            data={"csrf_token": token},
+            headers={"Cookie": f"{COOKIE}={ada}"},
+        )
+        assert (done.status_code, done.headers["location"]) == (303, f"/complements/{number}")
+        with db.connect() as connection:
+            assert connection.scalar(select(t.complement.c.state)) == state
+        page = get(client, f"/complements/{number}", ada).text
+        assert re.findall(r'action="/complements/\d+/(\w+)"', page) == others
+    refused = client.post(
+        f"/complements/{number}/retry",
+        data={"csrf_token": token},
+        headers={"Cookie": f"{COOKIE}={ada}"},
+    )
+    assert (refused.status_code, "it is being cancelled" in refused.text) == (409, True)
+
+
+def test_a_schedule_is_shown_with_its_fires_and_released(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    document = a_definition_json("a")
+    number = a_schedule(db, a_definition(db, process_definition_json=document))
+    with db.begin() as connection:
+        for day, outcome in ((1, "fired"), (2, "missed")):
+            connection.execute(
+                insert(t.schedule_fire).values(
+                    schedule_id=number,
+                    process_definition_id=1,
+                    fire_time=datetime(2013, 1, day, 3, tzinfo=UTC),
+                    outcome=outcome,
+                )
+            )
+    page = get(client, f"/schedules/{number}", ada).text
+    assert re.findall(r'<span class="word">(\w+)</span>', page) == ["missed", "fired"]
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
+    for verb, state in (("online", ReleaseState.ONLINE), ("offline", ReleaseState.OFFLINE)):
+        assert (
+            f'action="/schedules/{number}/{verb}"' in get(client, f"/schedules/{number}", ada).text
+        )
+        done = client.post(
+            f"/schedules/{number}/{verb}",
+            data={"csrf_token": token},
+            headers={"Cookie": f"{COOKIE}={ada}"},
+        )
+        assert done.status_code == 303, done.text
+        with db.connect() as connection:
+            assert connection.scalar(select(t.schedule.c.release_state)) == state
+    assert "schedule preview" in get(client, f"/schedules/{number}", ada).text
 
 
 class Tags(HTMLParser):

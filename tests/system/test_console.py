@@ -47,6 +47,8 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert imported.returncode == 0, imported.stderr
         made.told("pool", "create", "database", "--size", "2")
         made.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
+        days = ("--from", "2013-01-01", "--to", "2013-02-03")
+        made.told("complement", "region", *days)
         yield made
 
 
@@ -185,7 +187,9 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         *sides,
         f"/runs/{run}?task=clean",
         "/schedules",
+        "/schedules/1",
         "/complements",
+        "/complements/1",
         "/streams",
         "/pools",
         "/cluster",

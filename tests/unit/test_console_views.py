@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.console import looks
+from api.console.dates import Date, lines_of
 from api.console.graph import Graph, Ranks, Task, graph_of
 from api.console.grid import CELL, Cell, Run, grid_of
 from api.console.pages.overview import needing
 from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.words import elided, exact_text, moment_text, span_text
 from common.dag import build_dag
+from common.model.complement_states import DateState
+from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
 from common.store.people.views import ProcessInstanceView
 
@@ -26,6 +29,8 @@ NOW = datetime(2013, 1, 2, 8, 20, tzinfo=UTC)
 def test_every_state_has_a_look_and_no_two_words_look_alike() -> None:
     assert set(looks.RUNS) == set(ProcessState)
     assert set(looks.TASKS) == set(TaskState)
+    assert set(looks.DATES) == set(DateState)
+    assert set(looks.FIRES) == set(FireOutcome)
     for table in (looks.RUNS, looks.TASKS):
         shapes = {(each.glyph, each.colour): each.word for each in table.values()}
         by_word = {each.word: (each.glyph, each.colour) for each in table.values()}
@@ -199,3 +204,47 @@ def test_a_grid_without_runs_or_without_an_end_tells_nothing_of_them() -> None:
     assert [row.counts for row in empty.rows] == [()]
     first = grid_of(["land"], [a_run(1, ProcessState.RUNNING)], {})
     assert (first.ended, first.longest, first.most_failed) == (0, None, None)
+
+
+def some_dates(count: int, step: timedelta) -> list[Date]:
+    start = datetime(2013, 1, 1, tzinfo=UTC)
+    return [
+        Date(
+            text=f"{start + step * each:%Y-%m-%d %H:%M:%S}",
+            state=DateState.PENDING,
+            run=None,
+            span=None,
+            reason=None,
+        )
+        for each in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "labels", "first"),
+    [
+        (timedelta(days=1), ["2013-01", "2013-02", "2013-03", "2013-04"], 31),
+        (timedelta(hours=1), ["2013-01-01", "2013-01-02", "2013-01-03", "2013-01-04"], 24),
+        (timedelta(minutes=1), ["2013-01-01 00", "2013-01-01 01"], 60),
+        (timedelta(seconds=10), ["2013-01-01 00"], 100),
+    ],
+)
+def test_dates_stand_in_lines_of_months_days_or_hours(
+    step: timedelta, labels: list[str], first: int
+) -> None:
+    dates = some_dates(100, step)
+    lines = lines_of(dates)
+    assert [each.label for each in lines][: len(labels)] == labels
+    assert len(lines[0].cells) == first
+    assert [cell.date for line in lines for cell in line.cells] == dates
+    assert all(line.width > line.cells[-1].x for line in lines)
+
+
+def test_no_dates_are_no_lines() -> None:
+    assert lines_of([]) == ()
+
+
+def test_a_fire_that_has_become_a_run_looks_like_it() -> None:
+    assert looks.of_fire(FireOutcome.FIRED, ProcessState.FAILURE).word == "failed"
+    assert looks.of_fire(FireOutcome.FIRED, None).word == "fired"
+    assert looks.of_fire("?", None).word == looks.of_date("?").word == "unknown"

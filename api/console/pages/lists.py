@@ -166,7 +166,7 @@ LISTS: Final = (
         title="Schedules",
         path="/schedules",
         columns=(
-            Column(title="Schedule", key="id"),
+            Column(title="Schedule", key="id", link="/schedules/{id}"),
             Column(title="Definition", key="definition", link=_DEFINITION),
             Column(title="State", key="release_state"),
             Column(title="Fires", key="description"),
@@ -184,7 +184,7 @@ LISTS: Final = (
         title="Complements",
         path="/complements",
         columns=(
-            Column(title="Complement", key="id"),
+            Column(title="Complement", key="id", link="/complements/{id}"),
             Column(title="Definition", key="definition", link=_DEFINITION),
             Column(title="State", key="look"),
             Column(title="Dates done", key="progress"),
