@@ -127,6 +127,7 @@ _REPEATED: Final = {
         *("api/dolphinscheduler/runs:execute_task 2", "operations/complement_plans:typical_of"),
         *("operations/definitions:_rename", "operations/definitions:execution_type"),
         *("operations/definitions:export_definition", "operations/instance_commands:_is_so"),
+        "operations/instances:cells_of",
         *("operations/python_gateway/stored:submit", "operations/tasks:force_success 2"),
         "operations/definition_versions:version_page",
         "operations/tasks:force_success 3",
