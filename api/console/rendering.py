@@ -28,6 +28,7 @@ _FOLDER: Final = Path(__file__).parent / "static"
 _MEDIA: Final[Mapping[str, str]] = {
     "console.css": "text/css; charset=utf-8",
     "live.js": "text/javascript; charset=utf-8",
+    "hub.js": "text/javascript; charset=utf-8",
     "graph.js": "text/javascript; charset=utf-8",
     "grid.js": "text/javascript; charset=utf-8",
     "orca.svg": "image/svg+xml",
@@ -58,7 +59,8 @@ def static(request: Request) -> Response:
     return Response(
         _content(name),
         media_type=_MEDIA[name],
-        headers={"Cache-Control": f"public, max-age={_A_YEAR}, immutable"},
+        # A worker has the policy of its own answer, and not that of the page.
+        headers={**_HEADERS, "Cache-Control": f"public, max-age={_A_YEAR}, immutable"},
     )
 
 

@@ -32,6 +32,16 @@ orcaflow_need_java() {
     [ "${feature:-0}" -ge 17 ] || orcaflow_fail "Java 17 or 21 is needed, and $java is ${feature:-unknown}: $cure"
 }
 
+# Prints the extra that tests in a browser need, if there is a browser, or if they are demanded.
+orcaflow_browser() {
+    for program in chromium chromium-browser google-chrome; do
+        if [ "${ORCAFLOW_BROWSER-}" = required ] || command -v "$program" >/dev/null 2>&1; then
+            echo browser
+            return 0
+        fi
+    done
+}
+
 # orcaflow_need_disk MB: returns if so much is free where the checkout is.
 orcaflow_need_disk() {
     free_kb=$(df -Pk -- "$root" | awk 'NR == 2 { print $4 }')

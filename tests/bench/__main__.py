@@ -1,7 +1,8 @@
 """`bin/bench [NAME …] [--runs N] [--json FILE] [--compare FILE]`: measures Orcaflow against its targets.
 
 Strains and benches of scale take minutes, and run only if they are named; `scale` names most of the
-latter, `api` whatever is about the api-server. What differs between machines is measured first. `--compare` takes a file that `--json` wrote.
+latter, `api` whatever is about the api-server, `console` needs Chromium. What differs between machines
+is measured first. `--compare` takes a file that `--json` wrote.
 
 Figures go to standard output as lines of JSON, progress to standard error. The exit code is 0 if
 all targets are met, 1 if one is not, 2 for a name that is none.
@@ -42,8 +43,8 @@ from tests.bench import (
     yielding,
 )
 from tests.bench.figures import Figure
+from tests.bench.front import console, logs, resting, watched
 from tests.bench.front import history as front_history
-from tests.bench.front import logs, resting, watched
 from tests.bench.scale import history, members, waiting
 from tests.bench.stage import Stage, standing
 from tests.bench.strains import burst, delayed, full_volume, lost, loud, soak
@@ -97,6 +98,9 @@ SCALE: Mapping[str, Bench] = {
         measure=front_history.measure,
         quick=partial(front_history.measure, rows=20_000, load_seconds=5.0),
     ),
+    "console": Bench(
+        measure=console.measure, quick=partial(console.measure, history=10, columns=3)
+    ),
     "open": Bench(measure=waiting.open_runs, settings=waiting.SETTINGS),
     "held": Bench(measure=waiting.held, settings=waiting.SETTINGS),
     "dependents": Bench(measure=waiting.dependents, settings=waiting.SETTINGS),
@@ -114,7 +118,10 @@ STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
 
 _NAMED_ONLY = (*SCALE, *STRAINS)
 _TOGETHER: Mapping[str, Sequence[str]] = {
-    "scale": (*(name for name in SCALE if not name.startswith("api_")), "members"),
+    "scale": (
+        *(name for name in SCALE if name.partition("_")[0] not in ("api", "console")),
+        "members",
+    ),
     "api": [name for name in (*BENCHES, *SCALE) if name.startswith("api_")],
 }
 _HELP = f"{', '.join(BENCHES)}; and, if they are named: {', '.join(_NAMED_ONLY)}; " + "; ".join(

@@ -51,6 +51,13 @@ def chromium() -> Iterator[Browser]:
         if _IS_REQUIRED:
             pytest.fail(why)
         pytest.skip(why)
+    with launched() as browser:
+        yield browser
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Chromium without a window, where `missing` finds nothing."""
     from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, CHROMIUMS)))
@@ -104,11 +111,11 @@ class Visitor:
     def place(self) -> str:
         return self.page.url.removeprefix(self.base)
 
-    def sees(self, selector: str, text: str) -> None:
-        """Wait until a part of the page holds a text; nothing is loaded again by hand."""
+    def sees(self, selector: str, text: str, page: Page | None = None) -> None:
+        """Wait until a part of the page, or of another, holds a text; nothing is loaded again by hand."""
         from playwright.sync_api import expect
 
-        expect(self.page.locator(selector)).to_contain_text(text, timeout=_PATIENCE_MS)
+        expect((page or self.page).locator(selector)).to_contain_text(text, timeout=_PATIENCE_MS)
 
     def tab_to(self, selector: str) -> None:
         """Press Tab until what has the focus is this, as somebody without a mouse would."""

@@ -299,3 +299,21 @@ def test_the_grid_leads_to_the_task_that_failed(
     assert ada.place() == f"/runs/{runs[1]}?task=writes"
     ada.open(f"/definitions/{definition}?only=failed")
     assert ada.page.locator("[data-task]").count() == 1
+
+
+def test_ten_pages_of_one_browser_follow_what_happens(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    """A browser opens six connections to a server, and each stream would keep one."""
+    tasks = [a_task("waits", "sleep 600"), a_task("ends", "true", "waits")]
+    definition = cluster.define("followed", tasks)
+    runs = [cluster.begin(definition) for _ in range(3)]
+    ada = visits()
+    pages = [ada.page, *(ada.context.new_page() for _ in range(9))]
+    for place, page in enumerate(pages):
+        page.goto(f"{ada.base}/runs/{runs[place % 3]}")
+    for run in runs:
+        assert cluster.orcaflow("instance", "stop", str(run)).returncode == 0
+        assert cluster.await_end(run) == ProcessState.STOP
+    for page in pages:
+        ada.sees("[data-part=state]", "stopped", page)

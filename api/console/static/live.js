@@ -80,14 +80,42 @@ function follow(shown) {
     }
   }
 
-  const source = new EventSource(`/api/v1/events?topics=${shown.dataset.follow}`);
-  let first = true;
-  source.addEventListener("snapshot", () => { if (!first) refresh(); first = false; });
-  source.addEventListener("task", (event) => { show(JSON.parse(event.data)); refresh(); });
-  for (const kind of ["instance", "complement", "alert"]) source.addEventListener(kind, refresh);
-  source.addEventListener("end", () => { source.close(); refresh(); });
-  // What has happened between the making of the page and the first event.
-  source.addEventListener("open", refresh);
+  const topics = (shown.dataset.follow || "").split(",");
+  const runs = new Set(topics.map((each) => Number(each.replace("instance:", ""))));
+  const all = topics.includes("overview");
+
+  /** @param {string} kind @param {string} text */
+  function heard(kind, text) {
+    if (kind === "task") {
+      const task = JSON.parse(text);
+      // Streams are shared: other pages follow other runs.
+      if (!runs.has(task.instance_id)) return;
+      show(task);
+    } else if (kind === "instance" && !all && !runs.has(JSON.parse(text).id)) return;
+    refresh();
+  }
+
+  if (typeof SharedWorker === "undefined") listen(topics, heard);
+  else share(topics, heard, shown.dataset.hub || "");
+}
+
+/** Hears events through the worker that all pages share. @param {string[]} topics @param {(kind: string, text: string) => void} heard @param {string} script */
+function share(topics, heard, script) {
+  const { port } = new SharedWorker(script, { name: "orcaflow" });
+  port.onmessage = ({ data }) => heard(data.kind, data.text);
+  port.postMessage(topics);
+  window.addEventListener("pagehide", () => port.postMessage(null));
+  window.addEventListener("pageshow", (event) => { if (event.persisted) port.postMessage(topics); });
+}
+
+/** Hears events by a stream of its own. @param {string[]} topics @param {(kind: string, text: string) => void} heard */
+function listen(topics, heard) {
+  const source = new EventSource(`/api/v1/events?topics=${topics.join(",")}`);
+  // `open`: something may have happened between the making of the page and the first event.
+  for (const kind of ["open", "snapshot", "task", "instance", "complement", "alert"]) {
+    source.addEventListener(kind, (event) => heard(kind, /** @type {MessageEvent} */ (event).data || ""));
+  }
+  source.addEventListener("end", () => { source.close(); heard("end", ""); });
 }
 
 /** Fills the ends of logs. */

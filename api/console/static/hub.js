@@ -1,0 +1,69 @@
+// The one stream of events of all pages in a browser, which opens only six connections to a server.
+// A shared worker: each page says what it follows, and hears every event; it knows which are its own.
+// @ts-check
+
+const SETTLE_MS = 50;
+const AGAIN_MS = 10_000;
+const MOST_RUNS = 50;
+
+/** @type {Map<MessagePort, string[]>} */
+const followed = new Map();
+/** @type {EventSource[]} */
+let sources = [];
+let open = "";
+let timer = 0;
+
+/** @param {string} kind @param {string} text */
+function tell(kind, text) {
+  for (const port of followed.keys()) port.postMessage({ kind, text });
+}
+
+/** Opens streams of all that is followed, unless they are open. @param {number} wait */
+function settle(wait) {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    const topics = [...new Set([...followed.values()].flat())].sort();
+    if (topics.join() === open) return;
+    close();
+    open = topics.join();
+    const runs = topics.filter((each) => each !== "overview").reverse();
+    const lists = [];
+    while (runs.length) lists.push(runs.splice(0, MOST_RUNS));
+    if (topics.includes("overview")) lists.length ? lists[0].push("overview") : lists.push(["overview"]);
+    sources = lists.map(listen);
+  }, wait);
+}
+
+function close() {
+  for (const each of sources) each.close();
+  sources = [];
+  open = "";
+}
+
+/** @param {string[]} topics */
+function listen(topics) {
+  const source = new EventSource(`/api/v1/events?topics=${topics.join(",")}`);
+  for (const kind of ["open", "snapshot", "task", "instance", "complement", "alert"]) {
+    source.addEventListener(kind, (event) => tell(kind, /** @type {MessageEvent} */ (event).data || ""));
+  }
+  source.addEventListener("end", (event) => {
+    close();
+    tell("end", /** @type {MessageEvent} */ (event).data || "");
+    settle(AGAIN_MS);
+  });
+  source.addEventListener("error", () => {
+    // Refused, and not merely interrupted: it does not try again by itself.
+    if (source.readyState === EventSource.CLOSED) { close(); settle(AGAIN_MS); }
+  });
+  return source;
+}
+
+globalThis.addEventListener("connect", (event) => {
+  const [port] = /** @type {MessageEvent} */ (event).ports;
+  port.onmessage = (message) => {
+    const topics = message.data;
+    if (topics) followed.set(port, topics);
+    else followed.delete(port);
+    settle(SETTLE_MS);
+  };
+});
