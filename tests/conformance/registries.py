@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from kazoo.handlers.threading import KazooTimeoutError
+
 from common.clock import SystemClock
 from common.model.cluster import Heartbeat, Node, NodeKind, QueueEntry
 from common.process_identity import process_start_time
@@ -98,10 +100,19 @@ class OnZookeeper:
 
     def expire(self, daemon: Registry) -> None:
         with self._sessions[id(daemon)].asking() as client:
-            twin = type(client)(hosts=self._config.hosts, client_id=client.client_id)
-        twin.start()
-        twin.stop()
-        twin.close()
+            make, client_id = type(client), client.client_id
+
+        def is_taken_over() -> bool:
+            twin = make(hosts=self._config.hosts, client_id=client_id)
+            try:
+                twin.start()
+            except KazooTimeoutError:
+                return False  # The daemon was faster, and has its session back.
+            twin.stop()
+            twin.close()
+            return True
+
+        self.until(is_taken_over)
 
     def wipe(self) -> None:
         self.until(self._is_wiped)
