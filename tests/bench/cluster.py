@@ -31,6 +31,7 @@ class Cluster:
     digest: str
     pids: Mapping[str, int]
     """By the names of `status`: both servers and both daemons."""
+    worker_address: str
     environment: Mapping[str, str] = field(repr=False)
 
     @property
@@ -68,6 +69,11 @@ def running(settings: Mapping[str, object] | None = None) -> Iterator[Cluster]:
                 zookeeper=_configured(environment, "zookeeper.hosts"),
                 digest=_configured(environment, "zookeeper.digest"),
                 pids={each["name"]: each["pid"] for each in started},
+                worker_address=next(
+                    f"{each['host']}:{each['port']}"
+                    for each in started
+                    if each["name"] == "worker-server"
+                ),
                 environment=environment,
             )
 
