@@ -46,7 +46,7 @@ _MOST_LINKS: Final = 200
 _MOST_OF_A_TASK: Final = 4
 _THREADS: Final = 4
 _PATIENCE_SECONDS: Final = 30.0
-_WAIT_SECONDS: Final = 10.0
+_PATIENCE: Final = timedelta(seconds=10)
 _CREDENTIALS: Final = struct.Struct("3i")
 
 Answer = Callable[[int, Account | None, bytes], Mapping[str, Any]]
@@ -78,13 +78,20 @@ class DatasetServer:
         runs_here: Callable[[int], bool],
         clock: Clock,
         for_tenants: bool,
+        patience: timedelta = _PATIENCE,
     ) -> None:
-        """`for_tenants`: tasks run as other accounts, which may connect too."""
+        """`for_tenants`: tasks run as other accounts, which may connect too.
+
+        `patience` is the longest that a pass waits for requests.
+        """
         self._key = key
         self._answer = answer
         self._runs_here = runs_here
         self._clock = clock
         self._for_tenants = for_tenants
+        self._patience = patience
+        # The first pass waits for nobody: a daemon is ready once all of its loops have made one.
+        self._waits = timedelta()
         self._stopping = False
         make_folder(folder, PASSABLE if for_tenants else PRIVATE)
         self.path = folder / "ask.sock"
@@ -117,10 +124,11 @@ class DatasetServer:
         os.close(self._wake)
 
     def run_once(self) -> timedelta:
-        """Wait for requests, for ten seconds at most, and have them answered."""
+        """Wait for requests and have them answered; the first pass does not wait."""
         if self._stopping:
-            return timedelta(seconds=_WAIT_SECONDS)
-        for descriptor, _ in self._poll.poll(_WAIT_SECONDS):
+            return self._patience
+        waits, self._waits = self._waits, self._patience
+        for descriptor, _ in self._poll.poll(waits.total_seconds()):
             if descriptor == self._wake:
                 os.eventfd_read(self._wake)
             elif descriptor == self._listener.fileno():
