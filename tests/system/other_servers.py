@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -45,8 +46,13 @@ def a_procedure_task(source: object, method: str) -> dict[str, object]:
 
 def places_that_show(cluster: PrivateCluster, home: Path, text: str) -> list[str]:
     """The places where a text shows: logs, artefacts, tables of reasons, arguments of processes."""
-    files = [each for part in ("logs", "tasks") for each in (home / part).rglob("*")]
-    places = [str(each) for each in files if each.is_file() and text.encode() in each.read_bytes()]
+    places = []
+    # Directories of attempts go meanwhile, which `rglob` would raise for and this walk passes over.
+    for folder, _, names in (each for part in ("logs", "tasks") for each in os.walk(home / part)):
+        for path in (Path(folder) / name for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file() and text.encode() in path.read_bytes():
+                    places.append(str(path))
     for table, column in (
         ("t_ds_task_instance", "reason"),
         ("t_ds_process_instance", "state_reason"),
