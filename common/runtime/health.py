@@ -5,6 +5,7 @@ A daemon may add routes of its own, whose answers may come later than the thread
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import socketserver
@@ -25,7 +26,8 @@ from common.runtime.metrics import REGISTRY
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-_HTTP_POLL = timedelta(milliseconds=200)
+_HTTP_POLL = timedelta(hours=1)
+"""The time between looks whether the server is to stop, which wakes it besides."""
 _HTTP_PATIENCE_SECONDS = 5
 
 
@@ -139,6 +141,9 @@ class HealthServer:
 
     def stop(self) -> None:
         if self._thread.is_alive():
+            # The wait for connections ends by this, and not at its next look.
+            with contextlib.suppress(OSError):
+                self._server.socket.shutdown(socket.SHUT_RDWR)
             self._server.shutdown()
         self._server.server_close()
 
