@@ -150,7 +150,8 @@ class _Prepared:
             f"CAST(%({name})s AS {types[name]})" if name in types else f"%({name})s"
             for name in names
         )
-        self._call = f"{_BY_INDEX}; EXECUTE {self._name} ({given})"
+        # Empty parentheses are a mistake there.
+        self._call = f"{_BY_INDEX}; EXECUTE {self._name}" + (f" ({given})" if given else "")
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
         return db.exec_driver_sql(self.call_on(db), dict(values))

@@ -34,7 +34,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import TypeEngine
 
 from common.errors import SchedulerError, ServiceUnreachableError
-from common.store.connect import is_transient, retrying
+from common.store.connect import is_transient
 
 MESSAGE_LIMIT: Final = 4000
 
@@ -169,7 +169,13 @@ def repeatable(
         with begin(engine) as db:
             return work(db)
 
-    return retrying(attempt, attempts=2)
+    # Not by `retrying`, which takes as long as the statement, and nearly none fails.
+    try:
+        return attempt()
+    except Exception as error:
+        if not is_transient(error):
+            raise
+    return attempt()
 
 
 def lock_in_time(db: Connection, ids_of: Select[int], ids: Collection[int]) -> frozenset[int]:

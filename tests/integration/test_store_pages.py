@@ -95,7 +95,7 @@ def rows_fetched(made: Engine, work: Callable[[], object]) -> list[int]:
     ids=["owned", "reports", "unclaimed", "dependents"],
 )
 def test_a_question_of_each_second_is_answered_with_one_page(
-    made: Engine, ask: Callable[[Engine], Any]
+    made: Engine, ask: Callable[[Engine], Any], heard: None
 ) -> None:
     assert rows_fetched(made, lambda: ask(made)) == [PAGE]
 

@@ -18,6 +18,7 @@ from common.model.rights import Principal
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
+from common.store.master.assignments import PostgresAssignmentStore
 from common.store.master.commands import PostgresCommandStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
@@ -127,7 +128,7 @@ def assert_few(read: dict[str, int]) -> None:
     assert {statement: rows for statement, rows in read.items() if rows > FEW} == {}
 
 
-def test_a_release_reads_nothing_of_the_attempts_that_have_ended(made: Engine) -> None:
+def test_a_release_reads_nothing_of_the_attempts_that_have_ended(made: Engine, heard: None) -> None:
     assert_few(rows_read(made, lambda: PostgresHoldStore(made).release(now=NOON)))
 
 
@@ -164,6 +165,9 @@ def test_a_wait_for_a_run_that_has_not_come_reads_nothing_of_those_before(
         lambda made: PostgresTimeoutStore(made).time_out(now=NOON),
         lambda made: PostgresFailoverStore(made).run_owners(),
         lambda made: PostgresFailoverStore(made).task_owners(),
+        lambda made: PostgresFailoverStore(made).recover_ownerless(now=NOON),
+        lambda made: PostgresAssignmentStore(made).is_asked(),
+        lambda made: PostgresCommandStore(made).waiting(),
     ],
     ids=[
         "owned",
@@ -177,10 +181,13 @@ def test_a_wait_for_a_run_that_has_not_come_reads_nothing_of_those_before(
         "timeouts",
         "run owners",
         "task owners",
+        "ownerless",
+        "assignments",
+        "commands",
     ],
 )
 def test_a_slow_look_reads_nothing_of_what_has_ended(
-    made: Engine, look: Callable[[Engine], object]
+    made: Engine, look: Callable[[Engine], object], heard: None
 ) -> None:
     assert_few(rows_read(made, lambda: look(made)))
 

@@ -33,6 +33,7 @@ from common.model.failures import FailureReason
 from common.model.states import FINISHED_TASK_CODES, LIVE_PROCESS_STATES, TaskState
 from common.model.streams.tasks import TASK_TYPE
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
+from common.store.fixed_statement import FixedStatement
 from common.store.master.assignment_ports import Assigned, AssignmentStore
 from common.store.master.attempts import Place, queue_entries
 from common.store.queue_entries import IS_COMPLEMENT
@@ -67,8 +68,13 @@ _IS_UNCLAIMED: Final = and_(
     task_instance.c.wanted_state.is_(None),
     task_instance.c.host.is_not(None),
 )
-_ANYTHING: Final = select(
-    exists().where(_IS_OF_IT).where(or_(_HAS_ENDED, task_instance.c.state == TaskState.SUBMITTED))
+_ANYTHING: Final = FixedStatement(
+    select(
+        exists()
+        .where(_IS_OF_IT)
+        .where(or_(_HAS_ENDED, task_instance.c.state == TaskState.SUBMITTED))
+    ),
+    prepared=True,
 )
 _ENDED: Final = (
     select(task_assignment.c.task_id, task_instance.c.state, task_instance.c.host)
@@ -190,7 +196,8 @@ class PostgresAssignmentStore(AssignmentStore):
         self._engine = engine
 
     def is_asked(self) -> bool:
-        return repeatable(self._engine, lambda db: bool(db.scalar(_ANYTHING)))
+        ((is_anything,),) = repeatable(self._engine, lambda db: _ANYTHING.rows_alone(db, {}))
+        return bool(is_anything)
 
     def assign(self, decide: Decide) -> Assigned:
         with transaction(self._engine) as db:

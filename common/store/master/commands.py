@@ -48,6 +48,7 @@ from common.model.plans import (
 )
 from common.model.states import ExecutionType, TaskState
 from common.store.complements import create_complements
+from common.store.fixed_statement import FixedStatement
 from common.store.master.beginnings import (
     BatchRefusedError,
     Beginner,
@@ -134,7 +135,7 @@ def planned(found: Command, snapshot: Callable[[], Snapshot], planner: Planner) 
 _BACKLOG: Final = select(
     func.count().label("waiting"), (func.now() - func.min(command.c.start_time)).label("age")
 )
-_IS_WAITING: Final = select(exists().select_from(command))
+_IS_WAITING: Final = FixedStatement(select(exists().select_from(command)), prepared=True)
 
 _REJECTED: Final = unnested("rejected", id=Integer, message=Text)
 _COPIED: Final = [
@@ -210,7 +211,8 @@ class PostgresCommandStore(CommandStore):
         self._param_limit_bytes = param_limit_bytes
 
     def waiting(self) -> bool:
-        return repeatable(self._engine, lambda db: bool(db.scalar(_IS_WAITING)))
+        ((is_waiting,),) = repeatable(self._engine, lambda db: _IS_WAITING.rows_alone(db, {}))
+        return bool(is_waiting)
 
     def backlog(self) -> tuple[int, timedelta]:
         """Count the waiting commands and date the oldest, for the metrics."""

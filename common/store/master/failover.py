@@ -32,6 +32,7 @@ from common.model.cluster import Node, NodeKind
 from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
+from common.store.fixed_statement import FixedStatement
 from common.store.master.alerts import alert_of_lost_daemon
 from common.store.master.ports import FailoverStore
 from common.store.tables import OWN_RECOVERY, command, process_instance, task_instance
@@ -49,13 +50,14 @@ _IS_AWAITED: Final = (
     .where(command.c.process_instance_id == process_instance.c.id)
 )
 
-_RUN_OWNERS: Final = (
+_RUN_OWNERS: Final = FixedStatement(
     select(process_instance.c.host, process_instance.c.owner_incarnation)
     .distinct()
     .where(_IS_LIVE)
     .where(process_instance.c.host.is_not(None))
     .where(process_instance.c.owner_incarnation.is_not(None))
-    .where(~_IS_AWAITED)
+    .where(~_IS_AWAITED),
+    prepared=True,
 )
 
 # Attempts of ended runs are nobody's concern any more (T76), and neither are superseded ones.
@@ -67,8 +69,9 @@ _IS_RUNNING: Final = and_(
     process_instance.c.id == task_instance.c.process_instance_id,
     _IS_LIVE,
 )
-_TASK_OWNERS: Final = (
-    select(task_instance.c.host, task_instance.c.worker_incarnation).distinct().where(_IS_RUNNING)
+_TASK_OWNERS: Final = FixedStatement(
+    select(task_instance.c.host, task_instance.c.worker_incarnation).distinct().where(_IS_RUNNING),
+    prepared=True,
 )
 
 
@@ -121,14 +124,16 @@ _RECOVER_RUNS: Final = _recovery(
         _IS_LIVE,
     )
 )
-_RECOVER_OWNERLESS: Final = _recovery(
-    and_(
-        or_(process_instance.c.host.is_(None), process_instance.c.owner_incarnation.is_(None)),
-        process_instance.c.state.in_(_DRIVEN),
-        # Said so that the index of the live ones is used.
-        _IS_LIVE,
-    )
+_IS_OWNERLESS: Final = and_(
+    or_(process_instance.c.host.is_(None), process_instance.c.owner_incarnation.is_(None)),
+    process_instance.c.state.in_(_DRIVEN),
+    # Said so that the index of the live ones is used.
+    _IS_LIVE,
 )
+_IS_ANY_OWNERLESS: Final = FixedStatement(
+    select(exists().where(_IS_OWNERLESS).where(~_IS_AWAITED)), prepared=True
+)
+_RECOVER_OWNERLESS: Final = _recovery(_IS_OWNERLESS)
 
 _IS_HELD: Final = and_(
     task_instance.c.state == TaskState.RUNNING,
@@ -182,17 +187,21 @@ class PostgresFailoverStore(FailoverStore):
         self._engine = engine
 
     def run_owners(self) -> frozenset[Node]:
-        rows = repeatable(self._engine, lambda db: db.execute(_RUN_OWNERS).all())
-        return frozenset(Node(address=row.host, incarnation=row.owner_incarnation) for row in rows)
+        rows = repeatable(self._engine, lambda db: _RUN_OWNERS.rows_alone(db, {}))
+        return frozenset(Node(address=host, incarnation=number) for host, number in rows)
 
     def task_owners(self) -> frozenset[Node]:
-        rows = repeatable(self._engine, lambda db: db.execute(_TASK_OWNERS).all())
-        return frozenset(Node(address=row.host, incarnation=row.worker_incarnation) for row in rows)
+        rows = repeatable(self._engine, lambda db: _TASK_OWNERS.rows_alone(db, {}))
+        return frozenset(Node(address=host, incarnation=number) for host, number in rows)
 
     def recover_ownerless(self, *, now: datetime) -> int:
         def recover(db: Connection) -> int:
             return db.execute(_RECOVER_OWNERLESS, {"now": now}).rowcount
 
+        # Nearly always there is none, which a look without a transaction shows.
+        ((is_any,),) = repeatable(self._engine, lambda db: _IS_ANY_OWNERLESS.rows_alone(db, {}))
+        if not is_any:
+            return 0
         return repeatable(self._engine, recover, begin=transaction)
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:

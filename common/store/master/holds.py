@@ -47,6 +47,7 @@ from common.model.states import (
     TaskState,
 )
 from common.model.worker_needs import UNASSIGNED
+from common.store.fixed_statement import FixedStatement
 from common.store.master.attempts import Place, queue_entries
 from common.store.master.endings import give_up_promises
 from common.store.master.held_locks import get_locks, needs_of, out_of_reach
@@ -77,13 +78,16 @@ _CHUNK: Final = 500
 _IS_HELD: Final = and_(task_instance.c.state.in_(HELD_TASK_STATES), task_instance.c.flag == 1)
 # Two conditions, not one of two values: so each finds the partial index that is made for it.
 _IS_QUEUED: Final = or_(task_group_queue.c.status == _WAITING, task_group_queue.c.status == _TAKEN)
-_ANYTHING: Final = select(
-    or_(
-        exists().where(task_instance.c.state.in_(HELD_TASK_STATES)),
-        exists().where(task_group_queue.c.status == _WAITING),
-        exists().where(task_group_queue.c.status == _TAKEN),
-        exists().where(process_instance.c.state == ProcessState.SERIAL_WAIT),
-    )
+_ANYTHING: Final = FixedStatement(
+    select(
+        or_(
+            exists().where(task_instance.c.state.in_(HELD_TASK_STATES)),
+            exists().where(task_group_queue.c.status == _WAITING),
+            exists().where(task_group_queue.c.status == _TAKEN),
+            exists().where(process_instance.c.state == ProcessState.SERIAL_WAIT),
+        )
+    ),
+    prepared=True,
 )
 
 _STOPPED: Final = (
@@ -413,7 +417,8 @@ class PostgresHoldStore(HoldStore):
         self._asked_locks = 0
 
     def release(self, *, now: datetime) -> Released:
-        if not repeatable(self._engine, lambda db: bool(db.scalar(_ANYTHING))):
+        ((is_anything,),) = repeatable(self._engine, lambda db: _ANYTHING.rows_alone(db, {}))
+        if not is_anything:
             return Released(offers=(), instances=0, next_due=None)
         with transaction(self._engine) as db:
             db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _RELEASE_LOCK})

@@ -40,6 +40,7 @@ from common.model.states import (
     TaskState,
 )
 from common.model.worker_needs import UNASSIGNED
+from common.store.fixed_statement import FixedStatement
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
 from common.store.master.plain_save import HintTarget, no_hint, plain, save_plainly
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
@@ -128,12 +129,13 @@ _IS_OWN: Final = and_(
 # Not by the bare ids: in their order all that have ended would be looked at for the few that live.
 _RUN_PLACE: Final = process_instance.c.id + 0
 _TASK_PLACE: Final = task_instance.c.id + 0
-_OWNED: Final = (
+_OWNED: Final = FixedStatement(
     select(process_instance.c.id, process_instance.c.host, process_instance.c.owner_epoch)
     .where(_IS_OWN)
     .where(bindparam("after") < _RUN_PLACE)
     .order_by(_RUN_PLACE)
-    .limit(bindparam("page"))
+    .limit(bindparam("page")),
+    prepared=True,
 )
 _WANTED: Final = (
     select(
@@ -328,8 +330,8 @@ class PostgresRunStore(RunStore):
 
     def owned(self, node: Node, *, after: int = 0, limit: int = PAGE) -> frozenset[Ownership]:
         asked = _owner(node) | {"after": after, "page": limit}
-        rows = repeatable(self._engine, lambda db: db.execute(_OWNED, asked).all())
-        return frozenset(ownership_of(row) for row in rows)
+        rows = repeatable(self._engine, lambda db: _OWNED.rows_alone(db, asked))
+        return frozenset(ownership_of(_OWNED.row(row)) for row in rows)
 
     def reports(
         self,

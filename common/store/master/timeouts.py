@@ -35,6 +35,7 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
+from common.store.fixed_statement import FixedStatement
 from common.store.master.alerts import alert_of_slow_attempts, alert_of_slow_processes
 from common.store.master.ports import TimeoutStore
 from common.store.master.submissions import DEPENDENT, SUB_PROCESS
@@ -190,12 +191,15 @@ _END_ATTEMPTS: Final = (
     )
 )
 
-_ANYTHING: Final = select(
-    or_(
-        exists().where(_IS_SLOW_PROCESS),
-        exists().where(_IS_TO_WARN_OF),
-        exists().where(_IS_TO_BE_ENDED),
-    )
+_ANYTHING: Final = FixedStatement(
+    select(
+        or_(
+            exists().where(_IS_SLOW_PROCESS),
+            exists().where(_IS_TO_WARN_OF),
+            exists().where(_IS_TO_BE_ENDED),
+        )
+    ),
+    prepared=True,
 )
 
 
@@ -206,7 +210,10 @@ class PostgresTimeoutStore(TimeoutStore):
         self._engine = engine
 
     def time_out(self, *, now: datetime) -> int:
-        if not repeatable(self._engine, lambda db: bool(db.scalar(_ANYTHING, {"now": now}))):
+        ((is_anything,),) = repeatable(
+            self._engine, lambda db: _ANYTHING.rows_alone(db, {"now": now})
+        )
+        if not is_anything:
             return 0
         # A transaction each: every one locks its rows in an order of its own.
         done = 0
