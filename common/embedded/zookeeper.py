@@ -207,6 +207,8 @@ class EmbeddedZookeeper:
                     # A small server that starts often: compile lightly, share classes, leave no
                     # files.
                     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options),
+                    # The heap grows when what lives in it does, and not to be collected seldom.
+                    *("-Xms16m", "-Xmn8m", "-XX:MaxHeapFreeRatio=50"),
                     "-XX:-UsePerfData",
                     "-XX:+ExitOnOutOfMemoryError",
                     "-Dzookeeper.forceSync=no",
