@@ -114,6 +114,49 @@ def test_a_record_tells_what_was_written_whole(tmp_path: Path) -> None:
     assert records.ids() == (9,)
 
 
+def _a_record(task_instance_id: int) -> Record:
+    return Record(
+        task_instance_id=task_instance_id, task_type="SHELL", execute_path="/e", log_path="/l"
+    )
+
+
+def test_the_file_of_a_spare_record_serves_another_one_and_keeps_no_word(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    file = records.begin(_a_record(8))
+    os.write(file, b"pid 12\nexit 3\n")
+    os.close(file)
+    number = (tmp_path / "8").stat().st_ino
+    records.remove(8, is_spare=True)
+    assert records.ids() == ()
+    # As after a restart: what is spare is no record.
+    records = Records(tmp_path)
+    assert records.ids() == ()
+    os.close(records.begin(_a_record(9)))
+    assert (tmp_path / "9").stat().st_ino == number
+    assert records.read(9) == _a_record(9)
+    assert [path.name for path in tmp_path.iterdir()] == ["9"]
+
+
+def test_the_file_of_a_record_that_somebody_may_have_open_serves_no_other(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    file = records.begin(_a_record(8))
+    records.remove(8)
+    os.close(records.begin(_a_record(9)))
+    os.write(file, b"exit 3\n")
+    os.close(file)
+    assert records.read(9) == _a_record(9)
+
+
+def test_a_spare_file_that_is_gone_is_made_anew(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    os.close(records.begin(_a_record(8)))
+    records.remove(8, is_spare=True)
+    (spare,) = tmp_path.iterdir()
+    spare.unlink()
+    os.close(records.begin(_a_record(9)))
+    assert records.read(9) == _a_record(9)
+
+
 def test_a_record_keeps_what_an_attempt_puts_out_and_when_its_time_is_out(tmp_path: Path) -> None:
     record = Record(
         task_instance_id=8,

@@ -50,7 +50,9 @@ class Clearing:
         """Remove an attempt's record, and its directory if the policy says so."""
         ended = self._ended.pop(task_instance_id, None)
         try:
-            self._records.remove(task_instance_id)
+            # The wrapper of one that has succeeded has noted its exit and ended.
+            is_spare = ended is not None and ended.succeeded
+            self._records.remove(task_instance_id, is_spare=is_spare)
             if ended is not None and self._is_to_go(ended):
                 self._remove_directory(Path(ended.execute_path))
         except OSError as error:

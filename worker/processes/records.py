@@ -11,6 +11,10 @@ attempt when no daemon is left.
 
 A wrapper of another account has a file of its own for its notes: its account can take the open file
 from it and write what it likes, and a record names files that the worker opens and removes.
+
+The file of a record whose wrapper is surely gone is emptied and kept, under another name, for a
+record to come: where an ext4 has no journal, to make a file takes ten times as long as to rename
+one, while others were removed lately (`worker.workspace.keep_apart` says why).
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from worker.processes.results import is_full
 _LIMIT_BYTES = 1_000_000
 _LARGEST_PID = 2**22
 _LARGEST_EXIT_CODE = 255
+_MOST_SPARE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +82,17 @@ class Records:
             for number, dot, _ in (path.name.partition(".") for path in directory.iterdir())
             if dot and _is_number(number)
         }
+        self._spare = [str(path) for path in directory.glob("spare.*")][:_MOST_SPARE]
+        self._next_spare = 0
 
     def begin(self, record: Record) -> int:
         """Make the record; the file descriptor is the wrapper's to write to."""
         path = self._path(record.task_instance_id)
         self._remove_beside(record.task_instance_id)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-        file = os.open(path, flags, 0o600)
+        file = self._take_spare(path)
+        if file is None:
+            file = os.open(path, flags, 0o600)
         try:
             os.write(file, json.dumps(_about(record)).encode() + b"\n")
             if not record.notes_apart:
@@ -106,10 +115,47 @@ class Records:
         """Note that the attempt's time is out; where there is no room, that stays unknown."""
         self._note(self._timeout(task_instance_id), task_instance_id)
 
-    def remove(self, task_instance_id: int) -> None:
-        """Forget the attempt; one that has no record is fine."""
-        _remove(self._path(task_instance_id))
+    def remove(self, task_instance_id: int, *, is_spare: bool = False) -> None:
+        """Forget the attempt; one that has no record is fine.
+
+        `is_spare`: nobody has the file of its record open any more, so that another may have it.
+        """
+        path = self._path(task_instance_id)
+        if not (is_spare and self._keep_spare(path)):
+            _remove(path)
         self._remove_beside(task_instance_id)
+
+    def _keep_spare(self, path: str) -> bool:
+        """Keep the file for a record to come; False if there are enough, or it can't be had."""
+        if len(self._spare) >= _MOST_SPARE:
+            return False
+        self._next_spare += 1
+        spare = f"{self._directory}/spare.{os.getpid()}.{self._next_spare}"
+        try:
+            # First of all, so that no crash leaves words of this attempt to another one.
+            os.truncate(path, 0)
+            os.rename(path, spare)  # noqa: PTH104  # See `_directory`.
+        except OSError:
+            return False
+        self._spare.append(spare)
+        return True
+
+    def _take_spare(self, path: str) -> int | None:
+        """Put a kept file in the place of a record, and open it; None if there is none."""
+        if not self._spare:
+            return None
+        spare = self._spare.pop()
+        flags = os.O_WRONLY | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            file = os.open(spare, flags)
+        except OSError:
+            return None
+        try:
+            os.rename(spare, path)  # noqa: PTH104  # See `_directory`.
+        except OSError:
+            os.close(file)
+            return None
+        return file
 
     def read(self, task_instance_id: int) -> Record | None:
         """The record; None if there is none, or it was cut off before its first line was whole."""
