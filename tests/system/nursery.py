@@ -42,16 +42,17 @@ _lock = threading.Lock()
 class Fork:
     """A daemon that was forked, with what `Popen` has of it."""
 
-    def __init__(self, nursery: Nursery, pid: int, stdin: IO[bytes]) -> None:
+    def __init__(self, nursery: Nursery, pid: int, number: int, stdin: IO[bytes]) -> None:
         self.pid = pid
         self.stdin = stdin
         self.returncode: int | None = None
         self._nursery = nursery
+        self._number = number
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
         if self.returncode is None:
-            self.returncode = self._nursery.code_of(self.pid)
+            self.returncode = self._nursery.code_of(self._number)
         return self.returncode
 
     def wait(self, timeout: float = _PATIENCE_SECONDS) -> int:
@@ -77,20 +78,16 @@ class Fork:
 
 
 class Nursery:
-    """The tests' end of a nursery: asks for forks, and hears of their ends."""
+    """The tests' end of a nursery: asks for forks, and hears of their ends.
 
-    def __init__(self) -> None:
-        self._link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    Each fork has a number of its own: in a long run its pid was that of a former one, long ended.
+    """
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
         self._codes: dict[int, int] = {}
+        """The exit codes of forks that have ended, by number."""
         self._lock = threading.RLock()
-        with other:
-            subprocess.Popen(
-                (sys.executable, "-m", "tests.system.nursery", str(other.fileno())),
-                cwd=packages_root(),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(other.fileno(),),
-                start_new_session=True,
-            )
 
     def fork(
         self,
@@ -98,44 +95,53 @@ class Nursery:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         files: tuple[int, int],
-    ) -> int:
-        """Fork a daemon with these as its input and output; return its pid."""
+    ) -> tuple[int, int]:
+        """Fork a daemon with these as its input and output; return its pid and its number."""
         told = {"module": module, "arguments": [*arguments], "environment": dict(environment)}
         with self._lock:
             socket.send_fds(self._link, [json.dumps(told).encode()], files)
             while True:
                 # Ends of others may be told before it.
-                pid = self._heard(_PATIENCE_SECONDS)
-                if pid is not None:
-                    return pid
+                made = self._heard(_PATIENCE_SECONDS)
+                if made is not None:
+                    return made
 
-    def code_of(self, pid: int) -> int | None:
+    def code_of(self, number: int) -> int | None:
         """Return the exit code of a fork that has ended."""
         with self._lock:
             while select.select([self._link], [], [], 0)[0]:
                 self._heard(0)
-            return self._codes.get(pid)
+            return self._codes.get(number)
 
     def listen(self, seconds: float) -> None:
         """Wait for news, for a while at most."""
         select.select([self._link], [], [], seconds)
 
-    def _heard(self, seconds: float) -> int | None:
-        """Take one piece of news; the pid if it is of a fork that was made."""
+    def _heard(self, seconds: float) -> tuple[int, int] | None:
+        """Take one piece of news; pid and number if it is of a fork that was made."""
         ready, _, _ = select.select([self._link], [], [], seconds)
         assert ready, "the nursery does not answer"
         said = self._link.recv(_MOST_BYTES)
         assert said, "the nursery has ended"
         news = json.loads(said)
         if "code" not in news:
-            return int(news["pid"])
-        self._codes[news["pid"]] = news["code"]
+            return int(news["pid"]), int(news["number"])
+        self._codes[news["number"]] = news["code"]
         return None
 
 
 @cache
 def _nursery() -> Nursery:
-    return Nursery()
+    link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with other:
+        subprocess.Popen(
+            (sys.executable, "-m", "tests.system.nursery", str(other.fileno())),
+            cwd=packages_root(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(other.fileno(),),
+            start_new_session=True,
+        )
+    return Nursery(link)
 
 
 def spawned(
@@ -150,10 +156,10 @@ def spawned(
         made = _nursery()
     reading, writing = os.pipe()
     try:
-        pid = made.fork(module, arguments, environment, (reading, output.fileno()))
+        pid, number = made.fork(module, arguments, environment, (reading, output.fileno()))
     finally:
         os.close(reading)
-    return cast("subprocess.Popen[bytes]", Fork(made, pid, os.fdopen(writing, "wb")))
+    return cast("subprocess.Popen[bytes]", Fork(made, pid, number, os.fdopen(writing, "wb")))
 
 
 # The nursery's own part.
@@ -172,11 +178,13 @@ def main() -> int:
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    numbers: dict[int, int] = {}
+    made = 0
     while True:
         ready, _, _ = select.select([link, wake], [], [])
         if wake in ready:
             os.read(wake, _MOST_BYTES)
-            _tell_of_ends(link)
+            _tell_of_ends(link, numbers)
         if link not in ready:
             continue
         request, files, _, _ = socket.recv_fds(link, _MOST_BYTES, 2)
@@ -191,10 +199,13 @@ def main() -> int:
             return _become(told, files, (wake, tell))
         for each in files:
             os.close(each)
-        link.send(json.dumps({"pid": pid}).encode())
+        made += 1
+        numbers[pid] = made
+        link.send(json.dumps({"pid": pid, "number": made}).encode())
 
 
-def _tell_of_ends(link: socket.socket) -> None:
+def _tell_of_ends(link: socket.socket, numbers: dict[int, int]) -> None:
+    """Tell of the forks that have ended; `numbers` has those that run, by pid."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -202,7 +213,8 @@ def _tell_of_ends(link: socket.socket) -> None:
             return
         if pid == 0:
             return
-        link.send(json.dumps({"pid": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
+        news = {"number": numbers.pop(pid), "code": os.waitstatus_to_exitcode(status)}
+        link.send(json.dumps(news).encode())
 
 
 def _become(told: dict[str, Any], files: Sequence[int], others: Sequence[int]) -> int:
