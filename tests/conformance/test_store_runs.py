@@ -20,6 +20,7 @@ from common.model.states import (
     Priority,
     ProcessState,
     TaskState,
+    WarningType,
 )
 from common.store import tables as t
 from common.store.master.ports import Saved, Step
@@ -34,12 +35,14 @@ from tests.conformance.store_tables import (
     WORKER,
     Tables,
     a_begin,
+    a_child,
     a_run,
     a_submit,
     an_end,
     claim,
     end,
     finish,
+    has,
     kill,
     load,
     save,
@@ -386,6 +389,53 @@ def test_a_run_ends_once_and_says_why(db: Tables) -> None:
         with pytest.raises(StoreConflictError, match=str(owned.process_instance_id)):
             save(db, owned, decision)
     assert the_process(db, owned)["state"] == ProcessState.STOP
+
+
+def test_runs_of_which_nobody_is_told_end_with_others_of_which_somebody_is(db: Tables) -> None:
+    parent = a_run(db)
+    called, child = a_child(db, parent)
+    lost, told, quiet = (
+        a_run(db),
+        a_run(db, warning_type=WarningType.SUCCESS),
+        a_run(db, warning_type=WarningType.FAILURE),
+    )
+    take_over(db, lost)
+    over = (FinishProcess(state=ProcessState.SUCCESS),)
+    for ended in ((quiet,), (lost, told, child)):
+        steps = [Step(ownership=run, decisions=over, at=LATER) for run in ended]
+        assert db.runs.save(steps).lost == frozenset(ended) & {lost}
+    for run in (quiet, told, child):
+        assert has(the_process(db, run), state=ProcessState.SUCCESS, end_time=LATER)
+    assert the_process(db, lost)["state"] == ProcessState.RUNNING
+    assert the_task(db, called)["state"] == TaskState.SUCCESS
+    (alert,) = db.rows(t.alert)
+    assert f"id:{told.process_instance_id}" in alert["content"]
+
+
+def test_the_end_of_a_run_is_written_with_the_last_ends_and_what_others_begin(db: Tables) -> None:
+    ending, going_on = a_run(db), a_run(db)
+    (last,) = submit(db, ending, "a")
+    claim(db, [last])
+    end(db, an_end(last))
+    over = (finish("a"), FinishProcess(state=ProcessState.SUCCESS))
+    saved = db.runs.save(
+        [
+            Step(ownership=ending, decisions=over, at=LATER),
+            Step(ownership=going_on, decisions=(a_submit("b"),), at=LATER),
+        ]
+    )
+    assert [offer.process_instance_id for offer in saved.offers] == [going_on.process_instance_id]
+    assert has(the_process(db, ending), state=ProcessState.SUCCESS, end_time=LATER)
+    assert the_task(db, last)["settled"]
+    # An end that is settled already undoes all of such a save.
+    third = a_run(db)
+    steps = [
+        Step(ownership=third, decisions=(FinishProcess(state=ProcessState.SUCCESS),), at=LATER),
+        Step(ownership=going_on, decisions=(finish("b"),), at=LATER),
+    ]
+    with pytest.raises(StoreConflictError):
+        db.runs.save(steps)
+    assert the_process(db, third)["state"] == ProcessState.RUNNING
 
 
 # The owner's periodic queries

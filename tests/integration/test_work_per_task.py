@@ -35,11 +35,11 @@ BYTES_WITHIN = 0.05
 # The work of a whole shape: a chain of 10 tasks, a fan of 22, and 5 runs of 10.
 SHAPES = ("chain", "fan", "layered")
 BUDGET: Mapping[str, tuple[int, int, int]] = {
-    "master: bytes_received": (12432, 14128, 15919),
-    "master: bytes_sent": (23756, 28069, 55987),
+    "master: bytes_received": (10899, 13078, 13904),
+    "master: bytes_sent": (22692, 26683, 54817),
     "master: notifications": (12, 24, 56),
-    "master: round_trips": (19, 12, 14),
-    "master: statements": (17, 10, 12),
+    "master: round_trips": (15, 8, 10),
+    "master: statements": (15, 8, 10),
     "master: transactions": (15, 8, 10),
     "master: zookeeper_bytes": (0, 2164, 5570),
     "master: zookeeper_reads": (0, 0, 0),

@@ -38,7 +38,7 @@ _ENDED: Final = unnested(
 )
 _WAITING: Final = process_instance.alias("waiting")
 # Of a parallel definition, those wait whose own schedule says so.
-_OTHERS_MAY_WAIT: Final = and_(
+OTHERS_MAY_WAIT: Final = and_(
     process_instance.c.is_sub_process == 0,
     or_(
         exists()
@@ -62,7 +62,7 @@ _END: Final = FixedStatement(
         # What is paused or stopped may be gone on with, and then with the same nodes.
         run_scope=case((_ENDED.c.state.in_(_MAY_GO_ON), process_instance.c.run_scope), else_=None),
     )
-    .returning(process_instance.c.id, _OTHERS_MAY_WAIT.label("others_may_wait"))
+    .returning(process_instance.c.id, OTHERS_MAY_WAIT.label("others_may_wait"))
 )
 
 _GIVE_UP_PROMISES: Final = (

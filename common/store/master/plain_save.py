@@ -1,4 +1,5 @@
-"""Writes a plain save by one statement: ends that are settled, and first attempts for workers.
+"""Writes a plain save by one statement: ends that are settled, first attempts for workers, and runs
+that succeed without anybody being told.
 
 Nearly all saves are such. A statement is a transaction of its own, so this one takes one round trip
 where `common.store.master.save` takes five. It locks, compares, writes and counts the same; if one
@@ -32,6 +33,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     update,
 )
@@ -39,12 +41,19 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.cluster import ANY_WORKER
 from common.model.commands import CommandType
-from common.model.decisions import FinishTask, PassForbidden, SkipTask, SubmitTask
+from common.model.decisions import (
+    FinishProcess,
+    FinishTask,
+    PassForbidden,
+    SkipTask,
+    SubmitTask,
+)
 from common.model.instances import Ownership
-from common.model.states import LIVE_PROCESS_STATES, TaskState
+from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState, WarningType
 from common.store.fixed_statement import FixedStatement
 from common.store.listen import hint_channel
 from common.store.master.attempts import USES_POOLS, place_in_queue, queue_entries
+from common.store.master.endings import OTHERS_MAY_WAIT
 from common.store.master.ports import Saved, Step
 from common.store.master.save import ownership_of
 from common.store.master.submissions import attempt_columns, first_state, is_for_workers
@@ -53,7 +62,13 @@ from common.store.transaction import any_of, unnested, unstorable
 
 # With the numbers of ends and of new attempts, which are to be counted again.
 _STEP: Final = unnested(
-    "step", run_id=Integer, host=Text, epoch=BigInteger, ends=Integer, begins=Integer
+    "step",
+    run_id=Integer,
+    host=Text,
+    epoch=BigInteger,
+    ends=Integer,
+    begins=Integer,
+    over_at=DateTime(timezone=True),
 )
 _RUN: Final = (
     select(
@@ -66,23 +81,40 @@ _RUN: Final = (
         process_instance.c.process_instance_priority,
         process_instance.c.worker_group_id,
         process_instance.c.history_cmd,
+        process_instance.c.warning_type,
+        process_instance.c.is_sub_process,
+        process_instance.c.parent_task_instance_id,
     )
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)
     .with_for_update(key_share=True)
     .cte("run")
 )
+_AS_OWNED: Final = and_(
+    _RUN.c.id == _STEP.c.run_id,
+    _RUN.c.host == _STEP.c.host,
+    _RUN.c.owner_epoch == _STEP.c.epoch,
+)
+# `is_worth_an_alert` of a success, or the end of a child for which an attempt waits.
+_IS_ENDS_TO_TELL: Final = or_(
+    and_(
+        _RUN.c.is_sub_process == 0,
+        _RUN.c.warning_type.in_((int(WarningType.SUCCESS), int(WarningType.ALL))),
+    ),
+    _RUN.c.parent_task_instance_id != 0,
+)
+_ENDS_TO_TELL: Final = (
+    select(_RUN.c.id)
+    .join_from(_RUN, _STEP, _AS_OWNED)
+    .where(_STEP.c.over_at.is_not(None))
+    .where(_IS_ENDS_TO_TELL)
+    .correlate(None)
+)
+# Nothing at all is written if a run is among them whose end somebody has to be told of.
 _OWNED: Final = (
-    select(_RUN, _STEP.c.ends, _STEP.c.begins)
-    .join_from(
-        _RUN,
-        _STEP,
-        and_(
-            _RUN.c.id == _STEP.c.run_id,
-            _RUN.c.host == _STEP.c.host,
-            _RUN.c.owner_epoch == _STEP.c.epoch,
-        ),
-    )
+    select(_RUN, _STEP.c.ends, _STEP.c.begins, _STEP.c.over_at)
+    .join_from(_RUN, _STEP, _AS_OWNED)
+    .where(~_ENDS_TO_TELL.exists())
     .cte("owned")
 )
 
@@ -100,6 +132,21 @@ _SETTLED: Final = (
     .values(settled=True, retry_at=None)
     .returning(USES_POOLS.label("uses_pools"))
     .cte("settled")
+)
+
+_OVER: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _OWNED.c.id)
+    .where(_OWNED.c.over_at.is_not(None))
+    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
+    .values(
+        state=ProcessState.SUCCESS,
+        update_time=_OWNED.c.over_at,
+        end_time=_OWNED.c.over_at,
+        run_scope=None,
+    )
+    .returning(OTHERS_MAY_WAIT.label("others_may_wait"))
+    .cte("over")
 )
 
 NEW_COLUMNS: Final[dict[str, Any]] = {
@@ -186,14 +233,22 @@ _ALL_CHANGED: Final = and_(
     == select(func.sum(_OWNED.c.ends)).scalar_subquery(),
     select(func.count()).select_from(_MADE).scalar_subquery()
     == select(func.sum(_OWNED.c.begins)).scalar_subquery(),
+    select(func.count()).select_from(_OVER).scalar_subquery()
+    == select(func.count(_OWNED.c.over_at)).scalar_subquery(),
 )
 _SAVE: Final = FixedStatement(
     select(
-        _OWNED,
+        _OWNED.c.id,
+        _OWNED.c.host,
+        _OWNED.c.owner_epoch,
+        _OWNED.c.process_instance_priority,
+        _OWNED.c.worker_group_id,
+        _OWNED.c.history_cmd,
         _MADE.c.id.label("task_id"),
         _MADE.c.task_instance_priority.label("task_priority"),
         _MADE.c.worker_group_id.label("task_group_id"),
         select(func.bool_or(_SETTLED.c.uses_pools)).scalar_subquery().label("frees_slots"),
+        select(func.bool_or(_OVER.c.others_may_wait)).scalar_subquery().label("others_may_wait"),
         # Divides by zero unless all are as their owner believes: so nothing of it is written.
         (literal(1, Integer) // case((_ALL_CHANGED, 1), else_=0)).label("is_whole"),
         hint(_MADE, _OWNED).label("hint"),
@@ -226,10 +281,12 @@ class PlainSave:
     owners: list[Ownership] = field(default_factory=list)
     ended: list[tuple[int, str, int, int]] = field(default_factory=list)
     new: list[dict[str, Any]] = field(default_factory=list)
+    over: dict[int, datetime] = field(default_factory=dict)
+    """The runs that succeed, and when."""
 
 
 def plain(steps: Sequence[Step]) -> PlainSave | None:
-    """Return these steps if they settle ends and submit first attempts to workers, and no more."""
+    """Return these steps if one statement can write them, unless it finds that it can't."""
     found = PlainSave()
     runs: set[int] = set()
     for step in steps:
@@ -248,11 +305,13 @@ def plain(steps: Sequence[Step]) -> PlainSave | None:
                     if row is None:
                         return None
                     found.new.append(row)
+                case FinishProcess(state=ProcessState.SUCCESS, reason=None, var_pool=None):
+                    found.over[run_id] = step.at
                 case PassForbidden() | SkipTask():
                     pass
                 case _:
                     return None
-    return found if found.ended or found.new else None
+    return found if found.ended or found.new or found.over else None
 
 
 def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | None:
@@ -267,10 +326,15 @@ def _new(run_id: int, decision: SubmitTask, at: datetime) -> dict[str, Any] | No
     return row if unstorable(row) is None else None
 
 
-def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hint) -> Saved:
-    """Write all, in the transaction that the statement is. `DataError` if one row differs."""
+def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hint) -> Saved | None:
+    """Write all, in the transaction that the statement is. `DataError` if one row differs.
+
+    None if nothing was written, since no run is still owned, or somebody is to be told of an end.
+    """
     channel = channel_of(hint_to, len(save.new))
     rows = _SAVE.rows(db, _parameters(save) | {"hint_channel": channel})
+    if not rows:
+        return None
     owned = {ownership_of(row) for row in rows}
     offered = {
         row.task_id: place_in_queue(
@@ -285,7 +349,7 @@ def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hi
         offers=tuple(offers),
         kills=(),
         withdrawn=(),
-        holds=any(row.frees_slots for row in rows),
+        holds=any(row.frees_slots or row.others_may_wait for row in rows),
         hinted=channel is not None,
     )
 
@@ -301,6 +365,7 @@ def _parameters(save: PlainSave) -> dict[str, list[Any]]:
         "step_epoch": [owner.epoch for owner in save.owners],
         "step_ends": [ends[run_id] for run_id in ids],
         "step_begins": [begins[run_id] for run_id in ids],
+        "step_over_at": [save.over.get(run_id) for run_id in ids],
         "ended_run_id": [run_id for run_id, _, _, _ in save.ended],
         "ended_name": [name for _, name, _, _ in save.ended],
         "ended_attempt": [attempt for _, _, attempt, _ in save.ended],

@@ -308,7 +308,7 @@ def look(
         "wanted": wanted,
         "room_for_dates": min(spare, limit),
     }
-    rows = _LOOK.execute(db, asked).all()
+    rows = _LOOK.rows(db, asked)
     if any(row.run_id is None or row.dates_wait or row.roomless_wait for row in rows):
         return []
     definitions = {row.definition_id: _definition(row) for row in rows if row.nth == 1}
@@ -389,7 +389,7 @@ def take_plainly(
         **{f"run_{name}": [row[name] for row in runs] for name in _RUN_COLUMNS},
         **attempt_values(attempts),
     }
-    rows = _TAKE.execute(db, values).all()
+    rows = _TAKE.rows(db, values)
     return Taken(
         handled=tuple(
             Handled(command_id=each.seen.row.id, plan=each.plan, ownership=owners[each.seen.row.id])

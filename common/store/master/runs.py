@@ -318,7 +318,9 @@ class PostgresRunStore(RunStore):
         if found is not None:
             # A row that differs, or one that is refused, is named by the other way to save.
             with suppress(IntegrityError, DataError), single(self._engine) as db:
-                return save_plainly(db, found, hint_to=self._hint_to)
+                saved = save_plainly(db, found, hint_to=self._hint_to)
+                if saved is not None:
+                    return saved
         try:
             with transaction(self._engine) as db:
                 return save(db, steps)

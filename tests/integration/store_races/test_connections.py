@@ -114,7 +114,7 @@ def _end_sessions_of(made: Engine, application: str) -> None:
         assert db.scalar(end, {"name": f"{application}:%"})
 
 
-def test_the_last_step_of_a_run_is_three_statements(here: Engine, heard: None) -> None:
+def test_the_last_step_of_a_run_is_one_statement(here: Engine, heard: None) -> None:
     owned = a_run(here)
     (only,) = submit(here, owned, "a")
     claim(here, WORKER, [only])
@@ -128,4 +128,4 @@ def test_the_last_step_of_a_run_is_three_statements(here: Engine, heard: None) -
 
     finished = FinishTask(name="a", attempt=1, state=TaskState.SUCCESS)
     save(here, owned, finished, FinishProcess(state=ProcessState.SUCCESS))
-    assert len(statements) == 3, statements
+    assert len(statements) == 1, statements
