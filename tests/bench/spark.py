@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,7 +22,17 @@ from tests.bench.figures import Figure, Target, percentile, rate
 from tests.bench.moments import count, of
 from tests.bench.stage import PATIENCE_SECONDS, Stage
 
-SETTINGS = {"worker.exec_threads": 16, "spark.profiles.default.master": "local[2]"}
+_EARLY = ("early1", "early2", "early3")
+"""Profiles whose servers start along with the worker."""
+_COLD = "cold"
+"""A profile whose server ends as soon as nobody has a session there."""
+SETTINGS: dict[str, object] = {
+    "worker.exec_threads": 16,
+    "spark.prewarm": ",".join(_EARLY),
+    "spark.profiles.default.master": "local[2]",
+    f"spark.profiles.{_COLD}.idle_timeout_seconds": 1,
+    **{f"spark.profiles.{name}.master": "local[2]" for name in (_COLD, *_EARLY)},
+}
 
 _LENGTH = 5
 _CROWD = 60
@@ -44,6 +55,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
     for _ in range(_WARM_UP):
         stage.database.run(tiny, within=PATIENCE_SECONDS)
     return [
+        *_first_of_the_day(stage, runs),
         *_chains(stage, tiny, runs),
         *_first_results(stage, runs),
         _crowd(stage, "tasks", _SUM, runs, Target(limit=15, at_least=True)),
@@ -112,6 +124,47 @@ def _first_results(stage: Stage, runs: int) -> list[Figure]:
             target=Target(limit=0.45),
         ),
     ]
+
+
+def _first_of_the_day(stage: Stage, runs: int) -> list[Figure]:
+    """From the claim of a server's first task to its first result: the server is to be started, or
+    is there since the start of the worker.
+    """
+    tells = _SUM + _report_to(stage, "first")
+    offset = time.time() - time.monotonic()
+
+    jobs = {
+        profile: stage.database.define(
+            f"spark-{profile}", definitions.spark_chain(1, tells, profile=profile)
+        )
+        for profile in (_COLD, *_EARLY)
+    }
+    early = [_claimed_to_first(stage, jobs[profile], offset)[0] for profile in _EARLY]
+    cold = []
+    for _ in range(runs):
+        _await_servers(stage, len(_EARLY) + 1)
+        cold += _claimed_to_first(stage, jobs[_COLD], offset)
+    return [
+        Figure(name="spark.first_of_the_day", unit="s", values=tuple(cold)),
+        Figure(name="spark.first_of_the_day_prewarmed", unit="s", values=tuple(early)),
+    ]
+
+
+def _await_servers(stage: Stage, number: int) -> None:
+    """Wait until no more than so many servers of Spark run below the worker."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while _servers(stage.cluster.worker_pid) > number:
+        assert time.monotonic() < deadline, "a server without sessions did not end"
+        time.sleep(0.2)
+
+
+def _servers(worker_pid: int) -> int:
+    below = psutil.Process(worker_pid).children(recursive=True)
+    names = []
+    for process in below:
+        with suppress(psutil.NoSuchProcess):
+            names.append(process.name())
+    return names.count("java")
 
 
 def _claimed_to_first(stage: Stage, definition: int, offset: float) -> list[float]:
