@@ -32,6 +32,7 @@ TOGETHER: Final = {
             "tests/integration/test_spark_sql.py",
             "tests/integration/test_stream_rows.py",
             "tests/integration/test_kafka_source.py",
+            "tests/integration/test_compaction.py",
             "tests/system/test_flights_figures.py",
         ),
         "a driver in the tests' own process",

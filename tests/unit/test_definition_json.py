@@ -342,8 +342,8 @@ def test_global_parameters_must_be_a_list_of_objects(value: object) -> None:
 def test_an_unknown_type_is_refused_with_those_that_are_known(value: object) -> None:
     mistake = mistake_of(type=value)
     assert mistake == (
-        f"task 'a', type: {value!r} is unknown (known: CONDITIONS, DATA_QUALITY, DEPENDENT, HTTP,"
-        " PROCEDURE, PYSPARK, PYTHON, SHELL, SPARK, SPARK_SQL, SQL, STREAM,"
+        f"task 'a', type: {value!r} is unknown (known: COMPACT, CONDITIONS, DATA_QUALITY, DEPENDENT,"
+        " HTTP, PROCEDURE, PYSPARK, PYTHON, SHELL, SPARK, SPARK_SQL, SQL, STREAM,"
         " SUB_PROCESS, SWITCH)"
     )
 

@@ -42,6 +42,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "PROCEDURE": {"datasource": 1, "method": "f"},
     "HTTP": {"url": "http://localhost/"},
     "STREAM": {"supervisor": "flights"},
+    "COMPACT": {"dataset": "flights", "interval": "2026-11-20/P1D"},
 }
 VALUES: tuple[Any, ...] = (
     *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),
@@ -152,6 +153,22 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("SQL", {"datasource": 1, "sql": "s", "sqlType": "2"}, "params.sqlType: must be one of 0, 1"),
     ("SQL", {"datasource": 1, "sql": "s", "udfs": "1"}, "params.udfs: functions of Hive"),
     ("SQL", {"datasource": 1, "sql": "s", "preStatements": [1]}, "params.preStatements: must be a"),
+    ("COMPACT", {"dataset": "/", "interval": "2026/P1D"}, "params.dataset: must be the name of a"),
+    ("COMPACT", {"dataset": "d", "interval": "tomorrow"}, "params.interval: "),
+    (
+        "COMPACT",
+        {"dataset": "d", "interval": "2026-11-20/P1D", "metricsSpec": [{"type": "count"}]},
+        "params.metricsSpec: can't be read: metricsSpec[0].name: is missing",
+    ),
+    (
+        "COMPACT",
+        {
+            "dataset": "d",
+            "interval": "2026-11-20/P1D",
+            "metricsSpec": [{"type": "longLast", "name": "last", "fieldName": "delay"}],
+        },
+        "params.metricsSpec: can't be read: last: a longLast can't be merged",
+    ),
     ("PROCEDURE", {"datasource": 1, "method": "f; drop"}, "params.method: must be the name"),
     ("HTTP", {"url": "ftp://x"}, "params.url: must begin with http:// or https://"),
     ("HTTP", {"url": "http://x", "httpMethod": "FETCH"}, "params.httpMethod: must be one of GET"),

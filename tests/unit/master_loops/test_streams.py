@@ -13,6 +13,7 @@ from common.model.streams.spec import EnvironmentSecret, IoConfig, TextFormat
 from master.loops.kafka_offsets import ask_kafka
 from master.loops.streams import AskedStreams, StreamUnreachableError
 from master.supervisors.view import StreamFailure, StreamSnapshot
+from tests.mock_kafka import a_broker
 from tests.simulation.virtual_clock import VirtualClock
 from tests.unit.master_loops.place import SECOND
 from tests.unit.stream_specs import SECRET, a_spec
@@ -113,10 +114,13 @@ def an_io(**consumer: str) -> IoConfig:
 
 
 def test_kafka_tells_the_offsets_of_each_partition() -> None:
-    mock = {"bootstrap.servers": "unused:1", "test.mock.num.brokers": "1"}
-    found = ask_kafka(an_io(**mock, **{"isolation.level": "read_committed"}))
-    assert found.earliest.keys() == found.latest.keys() != set()
-    assert set(found.latest.values()) == {0}
+    with a_broker() as broker:
+        servers = {"bootstrap.servers": broker.servers, "isolation.level": "read_committed"}
+        assert ask_kafka(an_io(**servers)) == StreamSnapshot(earliest={}, latest={})
+        broker.create("events", 2)
+        broker.produce("events", 1, [b"x", b"y"])
+        found = ask_kafka(an_io(**servers))
+    assert (found.earliest, found.latest) == ({0: 0, 1: 0}, {0: 0, 1: 2})
 
 
 def test_a_property_that_the_client_refuses_is_named_without_its_value() -> None:

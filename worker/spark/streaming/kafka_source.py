@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -170,7 +170,7 @@ class KafkaReader(DataSourceStreamReader):
                 if answer.error is not None:
                     raise KafkaException(answer.error)
         except KafkaException as error:
-            return self._trouble(error.args[0])
+            return self._trouble(_reason(self._properties, error.args[0]))
         self._latest = {answer.partition: answer.offset for answer in answers}
         return ""
 
@@ -197,6 +197,8 @@ class KafkaReader(DataSourceStreamReader):
                 yield self._batch(piece.partition, messages)
             if position > before:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
+            elif (refusal := _refusals.pop(self._properties, None)) is not None:
+                self._trouble(refusal)
             elif time.monotonic() > deadline:
                 raise StreamAwayError(
                     f"partition {piece.partition} of {self._topic} gave no record from offset"
@@ -228,12 +230,10 @@ class KafkaReader(DataSourceStreamReader):
 
     def _trouble(self, error: KafkaError) -> str:
         """Return the text of an error that may pass; raise one that will not."""
-        from confluent_kafka import KafkaException
-
         if error.name() in _NO_TOPIC:
             raise StreamAwayError(f"the topic {self._topic} does not exist")
         if error.fatal() or error.name() in _LASTING:
-            raise KafkaException(error)
+            raise StreamAwayError(f"the topic {self._topic} can't be read: {error.str()}")
         return str(error.str())
 
     def _batch(self, partition: int, messages: Sequence[Message]) -> pa.RecordBatch:
@@ -268,29 +268,49 @@ def _headers(message: Message) -> list[dict[str, Any]] | None:
 
 _consumers: dict[str, Consumer] = {}
 """The consumers of this process, by their files of properties: to connect takes time."""
+_refusals: dict[str, KafkaError] = {}
+"""The refusals that they have heard on the way to a connection, which no call returns."""
 
 
 def _consumer(properties: str) -> Consumer:
     if properties not in _consumers:
         _consumers[properties] = made_consumer(
-            json.loads(Path(properties).read_text(encoding="utf-8"))
+            json.loads(Path(properties).read_text(encoding="utf-8")),
+            hear=lambda error: _hear(properties, error),
         )
     return _consumers[properties]
 
 
+def _hear(properties: str, error: KafkaError) -> None:
+    if error.name() in _LASTING:
+        _refusals[properties] = error
+
+
+def _reason(properties: str, error: KafkaError) -> KafkaError:
+    """Return the reason of an error: who is refused is told that time is over."""
+    consumer = _consumers[properties]
+    if not consumer.assignment():
+        consumer.poll(0)  # Only to hear; a record would be lost.
+    return _refusals.pop(properties, error)
+
+
 def _forget(properties: str) -> None:
+    _refusals.pop(properties, None)
     consumer = _consumers.pop(properties, None)
     if consumer is not None:
         consumer.close()
 
 
-def made_consumer(properties: Mapping[str, str]) -> Consumer:
-    """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one."""
+def made_consumer(properties: Mapping[str, str], *, hear: Callable[[KafkaError], None]) -> Consumer:
+    """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one.
+
+    `hear` is told of errors that belong to no call, whenever the consumer is polled.
+    """
     from confluent_kafka import Consumer as Made
     from confluent_kafka import KafkaException
 
     try:
-        return Made({**properties, **_OURS})
+        return Made({**properties, **_OURS, "error_cb": hear})
     except KafkaException as error:
         # The client may quote the value, which may be a secret.
         refused = _PROPERTY.search(error.args[0].str())

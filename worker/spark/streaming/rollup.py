@@ -69,6 +69,11 @@ def finished(partials_: DataFrame, schema: DataSchema, *, keep: Sequence[str] = 
     )
 
 
+def totals(schema: DataSchema) -> list[Column]:
+    """Return what each metric of partials comes to over all of them; of a sketch, its estimate."""
+    return [_estimate(each, _again(each)) for each in schema.metrics]
+
+
 def quoted(name: str) -> str:
     """Return a column's name as Spark reads it, whatever letters it has."""
     return f"`{name.replace('`', '``')}`"
@@ -107,6 +112,14 @@ def _again(metric: Metric) -> Column:
     if metric.type == "thetaSketch":
         return _theta("theta_union_agg", metric)(value)
     return _sum(metric, value) if metric.type.endswith("Sum") else _extreme(metric)(value)
+
+
+def _estimate(metric: Metric, sketch: Column) -> Column:
+    if metric.type == "HLLSketchBuild":
+        return f.hll_sketch_estimate(sketch)
+    if metric.type == "thetaSketch":
+        return f.theta_sketch_estimate(sketch)
+    return sketch
 
 
 def _last(metric: Metric) -> Column:

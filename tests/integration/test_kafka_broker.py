@@ -1,0 +1,275 @@
+"""Topics of Kafka at a real broker of Kafka 4: what the mock cluster of librdkafka can't show."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from common.model.streams.consumer import librdkafka_properties
+from common.model.streams.reading import read_spec
+from common.model.streams.spec import IoConfig, SupervisorSpec
+from master.loops import kafka_offsets
+from master.loops.kafka_offsets import ask_kafka
+from master.loops.streams import StreamUnreachableError
+from tests.integration.spark_host import until
+from tests.kafka.broker import PASSWORD, USER, Kafka, a_kafka
+from tests.unit.stream_specs import SMALL
+from worker.spark.streaming import kafka_source
+from worker.spark.streaming.documents import read_place
+from worker.spark.streaming.kafka_source import (
+    KafkaReader,
+    OffsetExpiredError,
+    StreamAwayError,
+)
+
+pytestmark = pytest.mark.slow
+
+LONG_AGO = 1_600_000_000_000
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with a_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def an_io(servers: str, topic: str, **consumer: str) -> IoConfig:
+    """The configuration of a supervisor that reads the topic; names have _ for dots."""
+    document = copy.deepcopy(SMALL)
+    more = {name.replace("_", "."): value for name, value in consumer.items()}
+    document["spec"]["ioConfig"] |= {
+        "topic": topic,
+        "consumerProperties": {"bootstrap.servers": servers, **more},
+    }
+    spec = read_spec(document).spec
+    assert isinstance(spec, SupervisorSpec)
+    return spec.io
+
+
+def impatient(patch: pytest.MonkeyPatch) -> None:
+    """Have brokers that can't be reached count as away after a second."""
+    patch.setattr(kafka_source, "_LOOK_SECONDS", 1.0)
+    patch.setattr(kafka_offsets, "_TIMEOUT_SECONDS", 1.0)
+
+
+class Reading:
+    """The source of a stream task, in this process."""
+
+    def __init__(self, folder: Path, io: IoConfig, starts: dict[int, int]) -> None:
+        folder.mkdir()
+        self.folder = folder
+        properties = folder / "consumer.json"
+        properties.write_text(json.dumps(librdkafka_properties(io.consumer, {})))
+        self._reader = KafkaReader(
+            kafka_source.options(
+                topic=io.topic,
+                starts=starts,
+                folder=folder,
+                properties=properties,
+                at_once=1,
+                whole_records=True,
+            )
+        )
+        self.begin = self._reader.initialOffset()
+
+    def latest(self) -> dict[str, int]:
+        return self._reader.latestOffset(self.begin, ReadAllAvailable())
+
+    def batches(self, begin: dict[str, int], end: dict[str, int]) -> Iterator[list[Any]]:
+        for piece in self._reader.partitions(begin, end):
+            for batch in self._reader.read(piece):
+                yield [(row["offset"], row["value"]) for row in batch.to_pylist()]
+
+    def rows(self, begin: dict[str, int], end: dict[str, int]) -> list[Any]:
+        return [row for batch in self.batches(begin, end) for row in batch]
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Iterator[Any]:
+    """Makes sources, which end with the test."""
+    made: list[Reading] = []
+
+    def make(io: IoConfig, starts: dict[int, int]) -> Reading:
+        made.append(Reading(tmp_path / f"source{len(made)}", io, starts))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def test_what_transactions_have_committed_is_read_and_nothing_else(
+    kafka: Kafka, readings: Any
+) -> None:
+    kafka.create("transactions")
+    producer = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "t"})
+    producer.init_transactions(60)
+
+    def add(count: int, value: bytes) -> None:
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce("transactions", value, partition=0)
+        assert producer.flush(60) == 0
+
+    add(5, b"kept")
+    producer.commit_transaction(60)
+    add(5, b"aborted")
+    producer.abort_transaction(60)
+    add(3, b"kept")
+    producer.commit_transaction(60)
+    add(2, b"open")
+    # Each end of a transaction takes an offset: 5, 11 and 15.
+    io = an_io(kafka.servers, "transactions")
+    assert ask_kafka(io).latest == {0: 16}
+    reading = readings(io, {0: 0})
+    assert reading.latest() == {"0": 16}
+    kept = [(offset, b"kept") for offset in (0, 1, 2, 3, 4, 12, 13, 14)]
+    assert reading.rows({"0": 0}, {"0": 16}) == kept
+    # Ends and starts in gaps.
+    assert reading.rows({"0": 0}, {"0": 9}) == kept[:5]
+    assert reading.rows({"0": 9}, {"0": 12}) == []
+    assert reading.rows({"0": 15}, {"0": 16}) == []
+    dirty = an_io(kafka.servers, "transactions", isolation_level="read_uncommitted")
+    assert ask_kafka(dirty).latest == {0: 18}
+    everything = readings(dirty, {0: 0})
+    assert everything.latest() == {"0": 18}
+    assert [value for _, value in everything.rows({"0": 4}, {"0": 18})] == [
+        *[b"kept"],
+        *[b"aborted"] * 5,
+        *[b"kept"] * 3,
+        *[b"open"] * 2,
+    ]
+    producer.commit_transaction(60)
+    until(lambda: reading.latest() == {"0": 19})
+    assert reading.rows({"0": 16}, {"0": 19}) == [(16, b"open"), (17, b"open")]
+
+
+def test_partitions_that_a_topic_gets_are_found_and_read_from_their_begin(
+    kafka: Kafka, readings: Any
+) -> None:
+    kafka.create("growing")
+    kafka.produce("growing", [b"old"])
+    io = an_io(kafka.servers, "growing")
+    assert ask_kafka(io).latest == {0: 1}
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions("growing", 3)])["growing"].result()
+    until(lambda: set(ask_kafka(io).latest) == {0, 1, 2})
+    kafka.produce("growing", [b"new"] * 2, partition=2)
+    found = ask_kafka(io)
+    assert (found.earliest, found.latest) == ({0: 0, 1: 0, 2: 0}, {0: 1, 1: 0, 2: 2})
+    reading = readings(io, {1: 0, 2: 0})
+    end = reading.latest()
+    assert end == {"1": 0, "2": 2}
+    assert reading.rows(reading.begin, end) == [(0, b"new"), (1, b"new")]
+
+
+def test_a_topic_that_does_not_exist_has_no_partitions(kafka: Kafka) -> None:
+    io = an_io(kafka.servers, "nowhere")
+    # A broker would make it for clients of other kinds.
+    assert [ask_kafka(io).latest for _ in range(2)] == [{}, {}]
+    assert "nowhere" not in kafka.admin().list_topics(timeout=60).topics
+
+
+def test_offsets_that_retention_has_removed_are_an_error_and_the_rest_is_read(
+    kafka: Kafka, readings: Any
+) -> None:
+    kafka.create("expiring", retention_ms="3600000")
+    kafka.produce("expiring", [b"old"] * 100, timestamp=LONG_AGO)
+    io = an_io(kafka.servers, "expiring")
+    until(lambda: ask_kafka(io).earliest == {0: 100})
+    kafka.produce("expiring", [b"new"] * 50)
+    found = ask_kafka(io)
+    assert (found.earliest, found.latest) == ({0: 100}, {0: 150})
+    late = readings(io, {0: 10})
+    with pytest.raises(OffsetExpiredError, match="offset 10 of partition 0 of expiring"):
+        late.rows(late.begin, late.latest())
+    reset = readings(io, {0: 100})
+    assert [row[0] for row in reset.rows(reset.begin, reset.latest())] == [*range(100, 150)]
+
+
+def test_who_reads_needs_the_password_and_the_certificate(
+    kafka: Kafka, readings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create("secret")
+    kafka.produce("secret", [b"told"])
+
+    def told(password: str, **more: str) -> IoConfig:
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        login = f'{module} required username="{USER}" password="{password}";'
+        return an_io(
+            kafka.secure_servers,
+            "secret",
+            security_protocol="SASL_SSL",
+            sasl_mechanism="PLAIN",
+            sasl_jaas_config=login,
+            **more,
+        )
+
+    io = told(PASSWORD, ssl_ca_location=str(kafka.certificate))
+    assert ask_kafka(io).latest == {0: 1}
+    reading = readings(io, {0: 0})
+    assert reading.rows(reading.begin, reading.latest()) == [(0, b"told")]
+    impatient(monkeypatch)
+    wrong = told("hunter3", ssl_ca_location=str(kafka.certificate))
+    with pytest.raises(StreamUnreachableError, match="Authentication failed") as unreachable:
+        ask_kafka(wrong)
+    assert "hunter3" not in str(unreachable.value)
+    with pytest.raises(StreamAwayError, match="Authentication failed") as refused:
+        readings(wrong, {0: 0}).latest()
+    assert "hunter3" not in str(refused.value)
+    with pytest.raises(StreamUnreachableError, match="certificate"):
+        ask_kafka(told(PASSWORD))
+
+
+def test_records_are_read_once_though_the_broker_is_killed_meanwhile(
+    kafka: Kafka, readings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [b"%04d" % number + b"." * 2_000 for number in range(2_000)]
+    kafka.create("killed")
+    kafka.produce("killed", values)
+    # No more than a part may be on its way before the kill.
+    monkeypatch.setattr(kafka_source, "_AT_ONCE", 100)
+    io = an_io(
+        kafka.servers,
+        "killed",
+        fetch_message_max_bytes="20000",
+        fetch_max_bytes="20000",
+        queued_min_messages="1",
+        queued_max_messages_kbytes="40",
+        message_max_bytes="20000",
+    )
+    reading = readings(io, {0: 0})
+    end = reading.latest()
+    assert end == {"0": 2_000}
+    batches = reading.batches(reading.begin, end)
+    rows = next(batches)
+    assert len(rows) < 2_000
+    kafka.kill()
+    with monkeypatch.context() as patch:
+        impatient(patch)
+        assert reading.latest() == end
+        with pytest.raises(StreamUnreachableError):
+            ask_kafka(io)
+    place = read_place(reading.folder)
+    assert place is not None
+    assert place.trouble
+    kafka.start()
+    for batch in batches:
+        rows += batch
+    assert rows == [*enumerate(values)]
+    kafka.produce("killed", [b"after"])
+    until(lambda: reading.latest() == {"0": 2_001})
+    place = read_place(reading.folder)
+    assert place is not None
+    assert not place.trouble

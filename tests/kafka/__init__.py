@@ -1,0 +1,1 @@
+"""A real broker of Kafka for tests."""
