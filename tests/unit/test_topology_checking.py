@@ -1,0 +1,183 @@
+"""A topology's mistakes are all told at once, each with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.topology.checking import InvalidTopologyError
+from common.topology.components import Bolt, Sink, Spout, Stream
+from common.topology.declaration import TopologyBuilder
+from tests.topologies import ByLength, Count, Forward, Kept, Lines, Split, Switch, words
+
+
+def mistakes(builder: TopologyBuilder) -> list[str]:
+    with pytest.raises(InvalidTopologyError) as caught:
+        builder.create_topology()
+    return list(caught.value.mistakes)
+
+
+def test_a_good_topology_has_the_parts_that_were_declared() -> None:
+    topology = words().create_topology()
+    assert [(part.id, part.executors, part.tasks) for part in topology.parts] == [
+        ("lines", 1, 2),
+        ("split", 2, 3),
+        ("count", 1, 4),
+    ]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    builder = TopologyBuilder("9 lives")
+    builder.set_spout("lines", Lines(), 3, tasks=2)
+    builder.set_bolt("split", Split()).shuffle_grouping("line").shuffle_grouping("lines", "all")
+    builder.set_bolt("count", Count()).fields_grouping("split", ["wort"])
+    builder.set_bolt("idle", Forward())
+    found = mistakes(builder)
+    assert [mistake.partition(": ")[0] for mistake in found] == [
+        "name",
+        "lines",
+        "split",
+        "split",
+        "count",
+        "idle",
+    ]
+    assert "3 executors are more than its 2 tasks" in found[1]
+    assert "there is no component 'line'; there are lines, split" in found[2]
+    assert "'lines' has no stream 'all'; it declares default" in found[3]
+    assert "'split' has no field 'wort' in its stream 'default'; it has word" in found[4]
+    assert "it takes no stream" in found[5]
+
+
+class Doubled(Spout):
+    outputs = ("a", "b", "a")
+
+
+class Nameless(Spout):
+    outputs = ("a b",)
+
+
+class Talking(Sink):
+    outputs = ("a",)
+
+
+class Unpicklable(Bolt):
+    def __init__(self) -> None:
+        self.made = lambda: None
+
+
+@pytest.mark.parametrize(
+    ("spout", "said"),
+    [
+        (Doubled(), "the field 'a' is there 2 times"),
+        (Nameless(), "'a b' is no name of a field"),
+        (object(), "object is neither a Spout, a Bolt, a StatefulBolt nor a Sink"),
+    ],
+)
+def test_a_component_that_can_not_be_one(spout: Any, said: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", spout)
+    assert any(said in mistake for mistake in mistakes(builder))
+
+
+@pytest.mark.parametrize(
+    ("bolt", "said"),
+    [
+        (Talking(), "a sink emits nothing; Talking.outputs must be empty"),
+        (Unpicklable(), "the object of Unpicklable can't be pickled"),
+    ],
+)
+def test_a_bolt_that_can_not_be_one(bolt: Any, said: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("b", bolt).shuffle_grouping("s")
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("b: ")
+    assert said in mistake
+
+
+@pytest.mark.parametrize("number", [0, -1, 1_001, True, 2.0, "2"])
+def test_a_number_of_tasks_that_is_none(number: Any) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines(), tasks=number)
+    (mistake,) = mistakes(builder)
+    assert "tasks must be a number from 1 to 1,000" in mistake
+
+
+@pytest.mark.parametrize("name", ["", "__ack", "a b", "é", "a" * 101, "\u202eabc", "a\n", 7])
+def test_a_name_that_is_none(name: Any) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout(name, Lines())
+    assert any("this id is none" in mistake for mistake in mistakes(builder))
+
+
+def test_an_id_is_taken_once() -> None:
+    builder = words()
+    builder.set_bolt("split", Forward()).shuffle_grouping("lines")
+    (mistake,) = mistakes(builder)
+    assert mistake == "split: this id is taken; each spout and bolt needs its own"
+
+
+def test_a_topology_without_a_spout_and_with_a_cycle() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_bolt("a", Forward()).shuffle_grouping("b")
+    builder.set_bolt("b", Forward()).shuffle_grouping("a")
+    none, cycle = mistakes(builder)
+    assert none.startswith("spouts: there is none")
+    assert cycle == "a cycle: 'a' → 'b' → 'a'; Spark's plans have none"
+
+
+def test_direct_streams_and_direct_groupings_belong_together() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("switch", Switch()).shuffle_grouping("s")
+    builder.set_bolt("plain", Forward()).shuffle_grouping("switch", "out")
+    builder.set_bolt("eager", Forward()).direct_grouping("s")
+    builder.set_bolt("right", Forward()).direct_grouping("switch", "out")
+    plain, eager = mistakes(builder)
+    assert "is direct: only `direct_grouping` takes it" in plain
+    assert "is not direct; declare it as Stream(…, direct=True)" in eager
+
+
+def test_a_stateful_bolt_takes_streams_by_fields_alone() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("count", Count()).shuffle_grouping("s")
+    (mistake,) = mistakes(builder)
+    assert "take the stream by `fields_grouping`" in mistake
+
+
+def test_a_stateful_bolt_behind_a_fork_is_refused_unless_the_fork_is_a_spout() -> None:
+    builder = words()
+    builder.set_bolt("again", Count()).fields_grouping("lines", "line")
+    builder.create_topology()
+    builder.set_bolt("log", Kept()).shuffle_grouping("split")
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("count: a stateful bolt behind 'split'")
+
+
+class Paired(Spout):
+    outputs = {"one": Stream(("a",)), "two": Stream(("a", "b"))}  # noqa: RUF012
+
+
+def test_a_key_has_one_number_of_fields() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Paired())
+    count = builder.set_bolt("count", Count())
+    count.fields_grouping("s", "a", "one").fields_grouping("s", ["a", "b"], "two")
+    assert mistakes(builder) == ["count: its inputs are grouped by different numbers of fields"]
+
+
+def test_a_grouping_of_ones_own_needs_a_method() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    bolt = builder.set_bolt("b", Forward()).custom_grouping("s", ByLength())
+    builder.create_topology()
+    bolt.custom_grouping("s", object())  # type: ignore[arg-type]
+    assert mistakes(builder) == ["b: input 2: object has no method `choose(record, tasks)`"]
+
+
+def test_an_unknown_hash_is_told() -> None:
+    builder = TopologyBuilder("t", hashing="md5")  # type: ignore[arg-type]
+    builder.set_spout("s", Lines())
+    assert mistakes(builder) == ["hash: 'md5' is unknown; there are spark and storm"]

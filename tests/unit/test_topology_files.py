@@ -1,0 +1,120 @@
+"""Topologies as YAML: the same as those of the builder, and every mistake with its place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.topology.checking import InvalidTopologyError
+from common.topology.groupings import Custom, PartialKey
+from operations.strict_json import MAX_BYTES
+from operations.topology_files import topology_of
+from tests.topologies import ByLength, Count, words
+
+WORDS = """\
+name: words
+config: {topology.debug: true}
+spouts:
+  - {id: lines, className: tests.topologies.Lines, tasks: 2}
+bolts:
+  - {id: split, className: tests.topologies.Split, parallelism: 2, tasks: 3}
+  - id: count
+    className: tests.topologies.Count
+    constructorArgs: [0]
+    properties: {step: 1}
+    tasks: 4
+    config: {a: {b: [1]}}
+streams:
+  - {name: lines to split, from: lines, to: split, grouping: {type: SHUFFLE}}
+  - {from: split, to: count, grouping: {type: FIELDS, args: [word], streamId: default}}
+"""
+
+
+def mistakes(text: str) -> list[str]:
+    with pytest.raises(InvalidTopologyError) as caught:
+        topology_of(text.encode())
+    return list(caught.value.mistakes)
+
+
+def test_a_file_declares_what_the_builder_would() -> None:
+    found, built = topology_of(WORDS.encode()), words().create_topology()
+    assert [(part.id, part.executors, part.tasks, part.inputs) for part in found.parts] == [
+        (part.id, part.executors, part.tasks, part.inputs) for part in built.parts
+    ]
+    assert [type(part.component) for part in found.parts] == [
+        type(part.component) for part in built.parts
+    ]
+    assert found.config == {"topology.debug": True}
+    assert found.parts[2].config == {"a": {"b": [1]}}
+    count = found.parts[2].component
+    assert isinstance(count, Count)
+    assert (count.first, count.step) == (0, 1)
+
+
+def test_other_groupings() -> None:
+    text = WORDS.replace("{type: SHUFFLE}", "{type: PARTIAL_KEY, args: [line]}")
+    assert topology_of(text.encode()).parts[1].inputs[0].grouping == PartialKey(("line",))
+    own = "{type: CUSTOM, customClass: {className: tests.topologies.ByLength}}"
+    grouping = (
+        topology_of(WORDS.replace("{type: SHUFFLE}", own).encode()).parts[1].inputs[0].grouping
+    )
+    assert isinstance(grouping, Custom)
+    assert isinstance(grouping.chooser, ByLength)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("tasks: 2}", "task: 2}", "spouts[0]: 'task' is unknown; there are id, className"),
+        ("type: SHUFFLE", "type: shuffle", "streams[0].grouping: type: 'shuffle' is unknown; there"),
+        ("to: split", "to: spilt", "streams[0]: to: there is no bolt 'spilt'; there are lines, split"),
+        ("to: split", "to: lines", "streams[0]: to: 'lines' is a spout, which takes no stream"),
+        ("from: split", "form: split", "streams[1]: from: a text is missing"),
+        ("args: [word]", "args: word", "streams[1].grouping: args: it must be a list of fields"),
+        ("topologies.Split", "topologies.Spilt", "bolts[0]: 'tests.topologies.Spilt' can't be made"),
+        ("{step: 1}", "{steps: 1}", "Count has no property 'steps'"),
+        ("constructorArgs: [0]", "constructorArgs: [0, 1]", "TypeError: "),
+        ("constructorArgs: [0]", "constructorArgs: 0", "bolts[1]: constructorArgs: it must be a list"),
+        ("spouts:", "spouts: 1\nspuots:", "spouts: it must be a list"),
+        ("name: words", "name: words\nname: again", "the file line 2: the key 'name' stands twice"),
+        ("name: words", "? [a]\n: 1\nname: words", "a key must be a text"),
+        ("name: words", "name: !!python/object:os.system x", "the tag"),
+        ("name: words", "name: [", "not YAML"),
+        ("args: [word]", "args: [wort]", "count: input 1: 'split' has no field 'wort'"),
+        ("tasks: 4", "tasks: 0", "count: tasks must be a number from 1 to 1,000, not 0"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_place(old: str, new: str, said: str) -> None:
+    assert old in WORDS
+    found = mistakes(WORDS.replace(old, new, 1))
+    assert any(said in mistake for mistake in found), found
+
+
+@pytest.mark.parametrize("text", ["", "- a", "7", "null"])
+def test_what_is_no_topology_at_all_is_told(text: str) -> None:
+    assert mistakes(text) == ["the file: it must be keys with values"]
+
+
+def test_a_file_of_any_size_and_depth_is_answered() -> None:
+    assert "is larger than" in mistakes("#" * (MAX_BYTES + 1))[0]
+    assert "nested more than" in mistakes("[" * 100_000)[0]
+
+
+def test_an_import_that_fails_is_told_with_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_bolts.py").write_text("import os\n\nraise RuntimeError('no licence')\n")
+    (tmp_path / "unread_bolts.py").write_text("class Split(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (mistake,) = mistakes(WORDS.replace("tests.topologies.Split", "broken_bolts.Split"))
+    assert mistake.startswith(
+        "bolts[0]: 'broken_bolts.Split' can't be made: RuntimeError: no licence"
+    )
+    assert mistake.endswith("broken_bolts.py:3)")
+    (mistake,) = mistakes(WORDS.replace("tests.topologies.Split", "unread_bolts.Split"))
+    assert "SyntaxError: invalid syntax (unread_bolts.py, line 1)" in mistake
+    (mistake,) = mistakes(WORDS.replace("tests.topologies.Split", "no_such.Split"))
+    assert "ModuleNotFoundError: No module named 'no_such'" in mistake
+    assert "broken_bolts" not in sys.modules

@@ -1,0 +1,210 @@
+"""Topologies run in this process: what each task received and emitted."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from common.topology.components import Batch, Bolt, Emit, EmitError, Record
+from common.topology.declaration import Topology, TopologyBuilder
+from common.topology.hashing import spark_hash, storm_hash
+from common.topology.trial import On
+from tests.topologies import ByLength, Count, Forward, Kept, Lines, Split, Switch, words
+
+TEXT = [("the cat",), ("the dog",), ("",), ("a cat and the dog",)]
+
+
+def forwards(tasks: int, spouts: int = 1) -> tuple[TopologyBuilder, int]:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines(), tasks=spouts)
+    return builder, tasks
+
+
+def counts(topology: Topology, bolt: str, given: list[tuple[object, ...]]) -> list[int]:
+    """Count the records that each task of a bolt received."""
+    trial = topology.test({"s": given})
+    return [len(task.received) for task in trial.tasks(bolt)]
+
+
+def test_words_are_counted_each_by_one_task() -> None:
+    trial = words().create_topology().test({"lines": TEXT})
+    found = [state for task in trial.tasks("count") for state in task.states.items()]
+    assert dict(found) == {("the",): 3, ("cat",): 2, ("dog",): 2, ("a",): 1, ("and",): 1}
+    assert len(found) == 5
+    assert trial.emitted("split", "errors") == [("", "empty")]
+    assert Counter(word for word, _ in trial.emitted("count")) == Counter(
+        word for (word,) in trial.received("count")
+    )
+
+
+@pytest.mark.parametrize(("hashing", "hashed"), [("spark", spark_hash), ("storm", storm_hash)])
+def test_fields_go_to_the_task_that_their_hash_names(hashing: str, hashed: object) -> None:
+    builder = TopologyBuilder("t", hashing=hashing)  # type: ignore[arg-type]
+    builder.set_spout("s", Lines(), tasks=3)
+    builder.set_bolt("b", Forward(), tasks=5).fields_grouping("s", "line")
+    given = [(f"line {number}",) for number in range(40)]
+    trial = builder.create_topology().test({"s": given})
+    for task, found in enumerate(trial.tasks("b")):
+        assert all(hashed(record.values) % 5 == task for record in found.received)  # type: ignore[operator]
+    assert sorted(trial.received("b")) == sorted(given)
+
+
+@pytest.mark.parametrize("cycles", [1, 2, 7])
+def test_a_shuffle_gives_each_task_one_record_of_each_cycle(cycles: int) -> None:
+    builder, tasks = forwards(6)
+    builder.set_bolt("b", Forward(), tasks=tasks).shuffle_grouping("s")
+    topology = builder.create_topology()
+    assert counts(topology, "b", [("x",)] * (6 * cycles)) == [cycles] * 6
+
+
+def test_the_cycles_of_a_shuffle_differ_in_their_order() -> None:
+    builder, tasks = forwards(5)
+    builder.set_bolt("b", Forward(), tasks=tasks).shuffle_grouping("s")
+    trial = builder.create_topology().test({"s": [(number,) for number in range(50)]})
+    reached = {
+        record.values[0]: task
+        for task, found in enumerate(trial.tasks("b"))
+        for record in found.received
+    }
+    orders = {tuple(reached[cycle * 5 + place] for place in range(5)) for cycle in range(10)}
+    assert len(orders) > 1
+
+
+def test_global_all_and_none() -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("lowest", Forward(), tasks=3).global_grouping("s")
+    builder.set_bolt("each", Forward(), tasks=3).all_grouping("s")
+    builder.set_bolt("any", Forward(), tasks=3).none_grouping("s")
+    topology = builder.create_topology()
+    given = [("x",)] * 30
+    assert counts(topology, "lowest", given) == [30, 0, 0]
+    assert counts(topology, "each", given) == [30, 30, 30]
+    assert sum(counts(topology, "any", given)) == 30
+
+
+@pytest.mark.parametrize(
+    ("spouts", "tasks", "expected"), [(4, 4, [3, 3, 3, 3]), (4, 2, [6, 6]), (2, 6, [2] * 6)]
+)
+def test_local_or_shuffle_moves_nothing_where_it_can(
+    spouts: int, tasks: int, expected: list[int]
+) -> None:
+    builder, _ = forwards(tasks, spouts)
+    builder.set_bolt("b", Forward(), tasks=tasks).local_or_shuffle_grouping("s")
+    trial = builder.create_topology().test({"s": [(number,) for number in range(12)]})
+    assert [len(task.received) for task in trial.tasks("b")] == expected
+    if spouts == tasks:
+        assert all(
+            record.task == task
+            for task, found in enumerate(trial.tasks("b"))
+            for record in found.received
+        )
+
+
+def test_a_partial_key_has_two_tasks_and_shares_its_load() -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("b", Forward(), tasks=8).partial_key_grouping("s", "line")
+    topology = builder.create_topology()
+    two_way = 0
+    for key in range(20):
+        found = [number for number in counts(topology, "b", [(f"key {key}",)] * 10) if number]
+        assert found in ([10], [5, 5])
+        two_way += len(found) == 2
+    assert two_way > 10
+
+
+def test_a_grouping_of_ones_own_may_copy_or_drop_and_is_held_to_the_tasks() -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("b", Forward(), tasks=3).custom_grouping("s", ByLength())
+    topology = builder.create_topology()
+    assert counts(topology, "b", [("",), ("a",), ("bb",), ("ccc",), ("dddd",)]) == [1, 2, 1]
+
+    class Astray:
+        def choose(self, record: Record, tasks: int) -> tuple[int, ...]:
+            return (tasks,)
+
+    builder.set_bolt("c", Forward(), tasks=3).custom_grouping("s", Astray())
+    with pytest.raises(EmitError, match="Astray has chosen 3 for 'c', whose tasks are 0 to 2"):
+        builder.create_topology().test({"s": [("a",)]})
+
+
+def test_a_direct_record_goes_where_its_emitter_says_or_nowhere() -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("switch", Switch()).shuffle_grouping("s")
+    builder.set_bolt("b", Forward(), tasks=3).direct_grouping("switch", "out")
+    assert counts(builder.create_topology(), "b", [(0,), (2,), (2,), (3,), (-1,)]) == [1, 0, 2]
+
+
+class Doubling(Split):
+    def process(self, record: Record, emit: Emit) -> None:
+        emit(record["line"], record["line"])
+
+
+class Elsewhere(Split):
+    def process(self, record: Record, emit: Emit) -> None:
+        emit(record["line"], stream="else")
+
+
+class Pointing(Split):
+    def process(self, record: Record, emit: Emit) -> None:
+        emit.direct(0, record["line"])
+
+
+class Aimless(Switch):
+    def process(self, record: Record, emit: Emit) -> None:
+        emit(1, stream="out")
+
+
+@pytest.mark.parametrize(
+    ("bolt", "said"),
+    [
+        (Doubling(), "b: 2 values emitted on 'default', which has 1 fields: word"),
+        (Elsewhere(), "b: it declares no stream 'else'; it declares default, errors"),
+        (Pointing(), "b: the stream 'default' is not direct"),
+        (Aimless(), "b: the stream 'out' is direct; emit by `emit.direct(task, …)`"),
+    ],
+)
+def test_an_emission_that_was_not_declared_is_told(bolt: Bolt, said: str) -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("b", bolt).shuffle_grouping("s")
+    with pytest.raises(EmitError) as caught:
+        builder.create_topology().test({"s": [("x",)]})
+    assert str(caught.value) == said
+
+
+def test_a_sink_gets_the_share_of_each_task_with_the_batch() -> None:
+    Kept.written.clear()
+    builder, _ = forwards(1, 2)
+    builder.set_bolt("kept", Kept(), tasks=2).shuffle_grouping("s")
+    builder.create_topology().test({"s": [(number,) for number in range(4)]})
+    assert {batch for batch, _ in Kept.written} == {Batch("t", 0)}
+    assert sorted(values for _, values in Kept.written) == [(0,), (1,), (2,), (3,)]
+
+
+def test_inputs_of_named_streams_and_of_unknown_spouts() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    topology = builder.create_topology()
+    with pytest.raises(EmitError, match="s: it declares no stream 'late'; it declares default"):
+        topology.test({"s": [On("late", ("x",))]})
+    with pytest.raises(EmitError, match="there is no spout 'b'"):
+        topology.test({"b": []})
+
+
+def test_a_record_names_the_fields_that_it_has() -> None:
+    record = Record((1, 2), ("a", "b"), "s")
+    assert (record["b"], list(record)) == (2, [1, 2])
+    with pytest.raises(KeyError, match="no field 'c' in its stream 'default'; there are a, b"):
+        record["c"]
+
+
+def test_the_first_count_of_a_key_comes_from_initial() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Words())
+    builder.set_bolt("count", Count(first=10)).fields_grouping("s", "word")
+    trial = builder.create_topology().test({"s": [("a",), ("a",)]})
+    assert trial["count", 0].states == {("a",): 12}
+
+
+class Words(Lines):
+    outputs = ("word",)
