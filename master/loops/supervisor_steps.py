@@ -16,6 +16,7 @@ from common.store.master.supervisor_ports import (
     Change,
     DropOffsets,
     EndTask,
+    GiveAssignment,
     GiveOrders,
     PutOffsets,
     PutSpec,
@@ -26,6 +27,7 @@ from common.store.master.supervisor_ports import (
 )
 from master.supervisors.decisions import (
     AskPause,
+    AssignTask,
     Decision,
     EndSupervisor,
     EventKind,
@@ -39,6 +41,7 @@ from master.supervisors.decisions import (
     ScheduleRun,
     SetEnds,
     SetOffsets,
+    StartStandby,
     StartTask,
     StopTask,
 )
@@ -111,6 +114,20 @@ class _Changes:
         match decision:
             case StartTask():
                 yield StartAssignment(assignment=self._assignment(decision))
+            case AssignTask():
+                yield GiveAssignment(assignment=self._assignment(decision))
+            case StartStandby():
+                yield StartAssignment(
+                    assignment=Assignment(
+                        name=decision.name,
+                        supervisor=self._view.spec.id,
+                        version=self._rows.spec_version,
+                        group_id=decision.group_id,
+                        base_sequence=decision.base_sequence,
+                        starts={},
+                        checkpoints={},
+                    )
+                )
             case AskPause():
                 yield from self._orders(decision.tasks, decision.request, OrderKind.PAUSE)
             case ResumeTasks():
@@ -153,7 +170,7 @@ class _Changes:
             case _:
                 assert_never(decision)
 
-    def _assignment(self, start: StartTask) -> Assignment:
+    def _assignment(self, start: StartTask | AssignTask) -> Assignment:
         return Assignment(
             name=start.name,
             supervisor=self._view.spec.id,
@@ -210,6 +227,7 @@ def _task(row: StreamTaskRow) -> StreamTask:
         base_sequence=work.base_sequence,
         starts=work.starts,
         checkpoints=_checkpoints(row),
+        standby_of=work.group_id if work.is_standby else None,
         min_time=work.min_time,
         max_time=work.max_time,
         request=orders.version,

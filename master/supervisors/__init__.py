@@ -9,5 +9,6 @@ A *task group* is all tasks that do the same work; its replicas race, and the fi
 A *hand-over* ends a reading group at offsets on which its tasks agree: it goes on to publish while
 the next group reads from there. A *conversation* is the way to such an agreement: all tasks are
 asked to pause, the greatest offsets are chosen, all are told. It is a state of the group that the
-next run continues, never a wait.
+next run continues, never a wait. A *standby* is a task that is started before it has work, so that
+the next group need not wait for its start.
 """

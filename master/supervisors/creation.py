@@ -2,7 +2,8 @@
 
 Pure. A group starts where the last one ended, else at the stored offsets, else where the stream is
 asked to begin; that answer is stored at once, so that it is asked only once. An offset that the
-stream no longer has is never passed over silently.
+stream no longer has is never passed over silently. The tasks of a new group are the standbys that
+wait for it, as far as there are any.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 
 from common.model.streams.sequences import base_sequence_name
 from common.model.streams.spec import Bounds, Offsets
+from master.supervisors import standbys
 from master.supervisors.decisions import (
+    AssignTask,
     EventKind,
     RecordStarts,
     RemoveOffsets,
@@ -176,16 +179,17 @@ def _message_times(draft: Draft) -> tuple[datetime | None, datetime | None]:
 
 
 def _start(draft: Draft, group: TaskGroup, missing: int) -> TaskGroup:
-    names = []
     bounds = draft.bounds
     ends = None if bounds is None else {each: bounds.ends[each] for each in group.starts}
-    for _ in range(missing):
-        draft.tasks_started += 1
-        # The epoch keeps the name apart from those of former owners, who counted too.
-        name = f"{group.base_sequence}_{draft.view.epoch}_{draft.tasks_started}"
-        names.append(name)
+    # Beside a task of the group a standby might be on the same worker.
+    names = [] if group.tasks else standbys.take(draft, group.group_id, missing)
+    kinds: list[type[StartTask | AssignTask]] = [AssignTask] * len(names)
+    for _ in range(missing - len(names)):
+        names.append(draft.task_name(group.base_sequence))
+        kinds.append(StartTask)
+    for kind, name in zip(kinds, names, strict=True):
         draft.decide(
-            StartTask(
+            kind(
                 name=name,
                 group_id=group.group_id,
                 base_sequence=group.base_sequence,

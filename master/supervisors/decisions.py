@@ -15,11 +15,8 @@ from master.supervisors.view import Checkpoints, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTask:
-    """Queue a task. Its availability group is `base_sequence`: replicas go to other workers.
-
-    It reads from the first of `checkpoints`, and publishes its sequences by the others.
-    """
+class _Work:
+    """The work of a task: it reads from the first checkpoint, and publishes by the others."""
 
     name: str
     group_id: int
@@ -29,6 +26,25 @@ class StartTask:
     min_time: datetime | None
     max_time: datetime | None
     ends: Offsets | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask(_Work):
+    """Queue a task. Its availability group is `base_sequence`: replicas go to other workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStandby:
+    """Queue a task without work. Its `base_sequence` is its availability group alone."""
+
+    name: str
+    group_id: int
+    base_sequence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignTask(_Work):
+    """Give a standby its work; it is a task as any other from then on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +165,8 @@ class Remember:
 
 Decision: TypeAlias = (
     StartTask
+    | StartStandby
+    | AssignTask
     | AskPause
     | SetEnds
     | ResumeTasks

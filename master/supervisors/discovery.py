@@ -15,7 +15,7 @@ from master.supervisors.decisions import ResumeTasks
 from master.supervisors.draft import ANSWER_LIMIT, Draft
 from master.supervisors.view import StreamFailure, StreamTask, TaskGroup
 
-_NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING})
+_NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING, TaskStatus.STANDBY})
 
 
 def update_partitions(draft: Draft) -> bool:
@@ -50,7 +50,7 @@ def watch_layout(draft: Draft) -> None:
     if draft.early_stop_at is None and any(
         draft.tasks_of(group) and lacks_partitions(draft, group)
         for group in draft.reading.values()
-        if group.conversation is None
+        if group.conversation is None and group.group_id not in draft.requested
     ):
         draft.early_stop_at = draft.now + draft.spec.tuning.repartition_transition
 
@@ -76,6 +76,9 @@ def discover_tasks(draft: Draft) -> None:
             continue
         if task.ending_since is not None:
             _remind(draft, task)
+        elif task.standby_of is not None:
+            # It has no work that could be another one; `standbys` ends it if it is not needed.
+            continue
         elif task.publishes:
             _join_publishing(draft, task)
         elif _joins_reading(draft, task):

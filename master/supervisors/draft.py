@@ -40,6 +40,12 @@ START_LIMIT: Final = timedelta(minutes=5)
 
 So one that hangs is asked to pause at the end of its duration, and killed for its silence.
 """
+STANDBY_LEAD: Final = timedelta(minutes=1)
+"""The time before a hand-over at which standbys are started; half of a short task duration."""
+CLAIM_LIMIT: Final = timedelta(seconds=10)
+"""The time for which a hand-over waits for a standby that no worker has claimed."""
+READY_LIMIT: Final = timedelta(minutes=1)
+"""The time for which a hand-over waits for one that is being prepared."""
 
 
 class Draft:
@@ -65,6 +71,10 @@ class Draft:
         self.last_latest: Offsets = memory.last_latest
         self.quiet_since = memory.quiet_since
         self.tasks_started = memory.tasks_started
+        self.given: set[str] = set()
+        """Standbys that this draft has given work to."""
+        self.prepared: set[int] = set()
+        """Groups for whose successors this draft has started standbys."""
         self.health = memory.health
         self.has_failed = False
         self.has_reset = False
@@ -113,6 +123,16 @@ class Draft:
         if memory != self.view.memory:
             self.decide(Remember(memory=memory))
         return tuple(self.decisions)
+
+    @property
+    def standby_lead(self) -> timedelta:
+        return min(STANDBY_LEAD, self.spec.io.task_duration / 2)
+
+    def task_name(self, base: str) -> str:
+        """Return a new name of a task."""
+        self.tasks_started += 1
+        # The epoch keeps the name apart from those of former owners, who counted too.
+        return f"{base}_{self.view.epoch}_{self.tasks_started}"
 
     def decide(self, decision: Decision) -> None:
         self.decisions.append(decision)
@@ -194,6 +214,8 @@ class Draft:
 
     def _next_due(self) -> datetime | None:
         moments: list[datetime | None] = [self.early_stop_at]
+        if self.early_stop_at is not None:
+            moments.append(self.early_stop_at - self.standby_lead)
         duration = self.spec.io.task_duration
         for group in (*self.reading.values(), *self.publishing):
             moments.append(group.completion_at)
@@ -201,7 +223,10 @@ class Draft:
                 moments.append(group.conversation.since + ANSWER_LIMIT)
             elif group.completion_at is None:
                 begun = begin_of(self.tasks_of(group))
-                moments.append(None if begun is None else begun + duration)
+                if begun is not None:
+                    moments += [begun + duration - self.standby_lead, begun + duration]
+                if group.prepared_at is not None:
+                    moments += [group.prepared_at + CLAIM_LIMIT, group.prepared_at + READY_LIMIT]
         return min((at for at in moments if at is not None and at > self.now), default=None)
 
 

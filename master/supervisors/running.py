@@ -8,11 +8,11 @@ a master hears of its tasks anyway.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from common.model.streams.spec import Offsets
-from master.supervisors import conversations, creation, discovery
+from master.supervisors import conversations, creation, discovery, standbys
 from master.supervisors.decisions import EndSupervisor, EventKind, SaveTaskCount, ScheduleRun
 from master.supervisors.draft import Draft, begin_of
 from master.supervisors.health import State
@@ -41,9 +41,16 @@ def _steps(draft: Draft) -> None:
     _check_reading(draft)
     discovery.watch_layout(draft)
     _go_on(draft)
+    _prepare_hand_overs(draft)
     _begin_hand_overs(draft)
     _check_publishing(draft)
     is_idle = _is_idle(draft)
+    _make_tasks(draft, is_idle=is_idle)
+    standbys.stop_unneeded(draft)
+
+
+def _make_tasks(draft: Draft, *, is_idle: bool) -> None:
+    """Steps 8 and 9."""
     if draft.stopping_since is not None:
         _finish_stop(draft)
     elif draft.rescaling is not None:
@@ -93,32 +100,67 @@ def _go_on(draft: Draft) -> None:
         draft.publishing[index] = conversations.go_on(draft, group)
 
 
+def _prepare_hand_overs(draft: Draft) -> None:
+    """Start the successors of groups that are handed over soon, or as soon as these are ready."""
+    early_at, lead = draft.early_stop_at, draft.standby_lead
+    soon = _due_by(draft, draft.now + lead)
+    if early_at is not None and draft.now >= early_at - lead:
+        early = [
+            group for group in draft.reading.values() if discovery.lacks_partitions(draft, group)
+        ]
+        soon += early
+        if draft.now >= early_at:
+            draft.early_stop_at = None
+            draft.requested.update(group.group_id for group in early)
+    # One whose time is over already is not kept waiting for standbys that nobody has started.
+    over = _due_by(draft, draft.now)
+    standbys.keep(draft, over)
+    wanted = {group.group_id for group in soon} - {group.group_id for group in over}
+    wanted |= draft.requested
+    standbys.start(
+        draft,
+        [
+            group
+            for group_id, group in draft.reading.items()
+            if group_id in wanted and group.conversation is None and not _is_unwanted(draft, group)
+        ],
+    )
+
+
 def _begin_hand_overs(draft: Draft) -> None:
     """Step 5: hand over the groups whose time is over, and all that are not wanted any more."""
-    is_early = draft.early_stop_at is not None and draft.now >= draft.early_stop_at
-    if is_early:
-        draft.early_stop_at = None
-    reading = [draft.reading[group_id] for group_id in sorted(draft.reading)]
-    begun = {group.group_id: begin_of(draft.tasks_of(group)) for group in reading}
-    pausing = sum(group.conversation is not None for group in reading)
-    room = (draft.spec.io.stop_task_count or len(reading)) - pausing
-    reading.sort(key=lambda group: (begun[group.group_id] or draft.now, group.group_id))
-    for group in reading:
-        if group.conversation is not None:
+    due = {group.group_id for group in _due_by(draft, draft.now)}
+    waiting = set()
+    for group_id in sorted(draft.reading):
+        group = draft.reading[group_id]
+        is_wanted = not _is_unwanted(draft, group)
+        if group.conversation is not None or (is_wanted and group_id not in due | draft.requested):
             continue
-        must = (
-            _is_unwanted(draft, group)
-            or group.group_id in draft.requested
-            or (is_early and discovery.lacks_partitions(draft, group))
-        )
-        begin = begun[group.group_id]
-        is_due = begin is not None and draft.now >= begin + draft.spec.io.task_duration
-        if not must and is_due:
-            must = room > 0
-            room -= 1
-        if must:
+        if is_wanted and standbys.are_awaited(draft, group):
+            waiting.add(group_id)
+        else:
             conversations.begin(draft, group, finish=True)
-    draft.requested.clear()
+    draft.requested &= waiting
+
+
+def _due_by(draft: Draft, moment: datetime) -> list[TaskGroup]:
+    """Return the groups whose time is over at a moment, as many as may end at once."""
+    reading = list(draft.reading.values())
+    room = draft.spec.io.stop_task_count or len(reading)
+    room -= sum(group.conversation is not None for group in reading)
+    due = []
+    for group in reading:
+        begin = begin_of(draft.tasks_of(group))
+        if (
+            begin is not None
+            and moment >= begin + draft.spec.io.task_duration
+            and group.conversation is None
+            and group.group_id not in draft.requested
+            and not _is_unwanted(draft, group)
+        ):
+            due.append((begin, group.group_id, group))
+    due.sort(key=lambda each: each[:2])
+    return [group for _, _, group in due[: max(0, room)]]
 
 
 def _is_unwanted(draft: Draft, group: TaskGroup) -> bool:

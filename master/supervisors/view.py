@@ -36,6 +36,8 @@ class StreamTask:
     starts: Offsets
     checkpoints: Checkpoints
     """Those that it was given, until it reports its own."""
+    standby_of: int | None = None
+    """The group whose next tasks it may be one of, as long as it has no work."""
     min_time: datetime | None = None
     max_time: datetime | None = None
     # Orders.
@@ -97,6 +99,8 @@ class TaskGroup:
     ends: Offsets | None = None
     completion_at: datetime | None = None
     """The time by which it must have published; nothing while it reads."""
+    prepared_at: datetime | None = None
+    """The time at which standbys were started for its successor; that is done once."""
 
     @property
     def newest_checkpoint(self) -> tuple[int, Offsets]:

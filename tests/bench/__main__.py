@@ -27,6 +27,7 @@ from tests.bench import (
     engine,
     fan,
     fires,
+    hand_overs,
     idle,
     layered,
     machine,
@@ -87,6 +88,7 @@ BENCHES: Mapping[str, Bench] = {
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
     "spark": Bench(measure=spark.measure, settings=spark.SETTINGS),
     "streams": Bench(measure=streams.measure),
+    "hand_overs": Bench(measure=hand_overs.measure),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 

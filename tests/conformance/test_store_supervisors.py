@@ -28,6 +28,7 @@ from common.store.master.supervisor_ports import (
     Change,
     DropOffsets,
     EndTask,
+    GiveAssignment,
     GiveOrders,
     Lease,
     LeaseLostError,
@@ -219,6 +220,46 @@ def test_a_task_is_a_run_from_its_command_to_its_success(db: Tables, streams: St
     assert the_task(streams, lease).succeeded is True
     apply(streams, lease, closed=(assignment.name,))
     assert loaded(streams, lease).tasks == ()
+
+
+def test_a_standby_is_given_its_work_once_while_it_runs(db: Tables, streams: Streams) -> None:
+    lease = owned(streams)
+    work = a_task(lease)
+    standby = replace(work, base_sequence="none", starts={}, checkpoints={}, min_time=None)
+    assert standby.is_standby
+    apply(streams, lease, StartAssignment(assignment=standby))
+    (task_id,) = submit(db, begun(db), "read")
+    assert claim(db, [task_id]) == [task_id]
+    report = TaskReport(state=TaskStatus.STANDBY)
+    assert streams.tasks.report(WORKER, task_id, report)
+    found = streams.tasks.work(WORKER, task_id)
+    assert found is not None
+    assert (found.assignment, the_task(streams, lease).report) == (standby, report)
+    streams.add_version(lease.supervisor, 2, {**DOCUMENT, "context": {}})
+    given = replace(work, version=2)
+    apply(streams, lease, GiveAssignment(assignment=given), version=2)
+    found = streams.tasks.work(WORKER, task_id)
+    assert found is not None
+    assert (found.assignment, found.document) == (given, {**DOCUMENT, "context": {}})
+    with pytest.raises(StoreConflictError, match="standby"):
+        apply(streams, lease, GiveAssignment(assignment=replace(work, starts={0: 9})), version=2)
+    assert the_task(streams, lease).assignment == given
+
+
+@pytest.mark.parametrize("why", ["foreign", "ending", "closed"])
+def test_work_is_given_to_no_other_tasks_standby_and_to_none_that_ends(
+    streams: Streams, why: str
+) -> None:
+    first, second = owned(streams), owned(streams)
+    standby = replace(a_task(first), starts={}, checkpoints={})
+    apply(streams, first, StartAssignment(assignment=standby))
+    if why == "ending":
+        apply(streams, first, EndTask(task=standby.name, reason="no need", kill=False))
+    elif why == "closed":
+        apply(streams, first, closed=(standby.name,))
+    lease = second if why == "foreign" else first
+    with pytest.raises(StoreConflictError, match="standby"):
+        apply(streams, lease, GiveAssignment(assignment=a_task(first)))
 
 
 def test_a_task_is_its_own_supervisors_alone(db: Tables, streams: Streams) -> None:

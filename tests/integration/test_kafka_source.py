@@ -7,12 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from sqlalchemy import Engine
 
@@ -28,7 +29,8 @@ from tests.integration.stream_conversation import Supervisor
 from tests.mock_kafka import Broker, a_broker
 from tests.unit.stream_specs import SMALL
 from worker.spark.diagnosis.failures import WorkFailedError
-from worker.spark.streaming import kafka_source, task
+from worker.spark.streaming import kafka_source, standby, task
+from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
 from worker.spark.streaming.kafka_source import (
     KafkaReader,
@@ -36,6 +38,7 @@ from worker.spark.streaming.kafka_source import (
     OffsetExpiredError,
     StreamAwayError,
 )
+from worker.spark.streaming.standby import warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -279,6 +282,37 @@ def departures(origin: str, count: int) -> list[bytes]:
         json.dumps({"at": f"2026-11-20T{4 + number % 4:02}:30:00Z", "origin": origin}).encode()
         for number in range(count)
     ]
+
+
+def test_a_standby_leaves_nothing_and_is_given_its_work(
+    spark: SparkSession, broker: Broker, folder: Path
+) -> None:
+    broker.create("warm", 2)
+    broker.produce("warm", 0, departures("JFK", 30))
+    document = copy.deepcopy(SMALL)
+    document["spec"]["ioConfig"] |= {
+        "topic": "warm",
+        "consumerProperties": {"bootstrap.servers": broker.servers},
+    }
+    spec = read_spec(document).spec
+    assert isinstance(spec, SupervisorSpec)
+    written: list[int] = []
+
+    class Writer(BatchWriter):
+        def write(self, records: DataFrame, folder: Path, number: int) -> None:
+            super().write(records, folder, number)
+            written.append(self.written.counts.processed)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(standby, "BatchWriter", Writer)
+        warm_up(spark, spec, folder=folder / "standby", secrets={})
+    assert written == [10]
+    assert not (folder / "standby").exists()
+    assert spark.streams.active == []
+    missing = replace(spec, io=replace(spec.io, consumer={"bootstrap.servers": "127.0.0.1:1"}))
+    with pytest.raises(KafkaException):
+        warm_up(spark, missing, folder=folder / "standby", secrets={})
+    assert not (folder / "standby").exists()
 
 
 def test_a_task_publishes_sequences_once_though_it_dies_behind_a_publication(

@@ -24,6 +24,7 @@ from common.store.master.supervisor_ports import (
     Change,
     DropOffsets,
     EndTask,
+    GiveAssignment,
     GiveOrders,
     Lease,
     LeaseLostError,
@@ -292,6 +293,13 @@ class MemorySupervisorStore:
                 )
                 row = StreamTaskRecord(assignment=change.assignment, command_id=command_id)
                 tx.insert(self._tables.tasks, row)
+            case GiveAssignment():
+                name = change.assignment.name
+                tasks = [row for row in self._open_tasks(owned.name) if row.assignment.name == name]
+                if not tasks or not tasks[0].assignment.is_standby or tasks[0].ending_since:
+                    raise StoreConflictError(f"0 instead of 1 rows of the standby {name}")
+                task = tasks[0]
+                tx.update(self._tables.tasks, task.id, assignment=change.assignment)
             case GiveOrders():
                 task = self._open(owned.name, change.task)
                 if task.orders.version >= change.orders.version:

@@ -119,6 +119,8 @@ class History:
         for group in world.groups:
             assert self.starts.setdefault(f"{group.base_sequence}", group.starts) == group.starts
         for task in world.tasks.values():
+            if task.standby_of is not None:
+                continue
             work = (world.work, sorted(task.starts.items()), task.min_time, task.max_time)
             assert self.names.setdefault(task.base_sequence, work) == work
         assert len({each.base_sequence for each in world.memory.reading.values()}) == len(

@@ -11,7 +11,14 @@ from tests.simulation.stream_world import NAME, StreamWorld
 
 def broken_streams(world: StreamWorld) -> list[str]:
     """Every violation, after the faults have ended and some time has gone by."""
-    return [*_published(world), *_owners(world), *_ends(world), *world.violations]
+    return [
+        *_published(world),
+        *_owners(world),
+        *_ends(world),
+        *_given_work(world),
+        *_standbys(world),
+        *world.violations,
+    ]
 
 
 def _published(world: StreamWorld) -> Iterator[str]:
@@ -75,3 +82,23 @@ def _ends(world: StreamWorld) -> Iterator[str]:
     for key, by_start in told.items():
         if len(by_start) > 1:
             yield f"tasks with different starts were told the end of {key}: {by_start}"
+
+
+def _given_work(world: StreamWorld) -> Iterator[str]:
+    """A task has no other work than the first that it was given."""
+    for change in world.database.changes:
+        old, new = change.old, change.new
+        if (
+            isinstance(old, StreamTaskRecord)
+            and isinstance(new, StreamTaskRecord)
+            and not old.assignment.is_standby
+            and new.assignment != old.assignment
+        ):
+            yield f"{new.assignment.name} was given other work than it had"
+
+
+def _standbys(world: StreamWorld) -> Iterator[str]:
+    """The supervisor has been suspended for long enough: nobody waits for work any more."""
+    for row in world.tables.tasks:
+        if row.assignment.is_standby and not row.closed:
+            yield f"{row.assignment.name} waits for work that will not come"

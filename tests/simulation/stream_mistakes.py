@@ -11,11 +11,11 @@ import pytest
 from common.model.locks import Lock
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Orders, Sequence
-from common.store.master.supervisor_ports import Lease
-from master.loops import supervisor_loop
-from master.supervisors import conversations
+from common.store.master.supervisor_ports import GiveAssignment, Lease, StreamTaskRow
+from master.loops import supervisor_loop, supervisor_steps
+from master.supervisors import conversations, standbys
 from master.supervisors.draft import Draft
-from master.supervisors.view import Conversation, TaskGroup
+from master.supervisors.view import Conversation, StreamTask, TaskGroup
 from tests.memory.datasets import MemoryDatasets
 from tests.memory.stream_rows import RuntimeRecord
 from tests.memory.streams import MemorySupervisorStore
@@ -94,6 +94,34 @@ def reset_whatever_is_stored(planted: pytest.MonkeyPatch) -> None:
     planted.setattr(supervisor_loop, "notice_of", lambda request: asked(replace(request, seen={})))
 
 
+def forget_standbys(planted: pytest.MonkeyPatch) -> None:
+    """Leave standbys alone that nobody needs."""
+
+    planted.setattr(standbys, "stop_unneeded", lambda _: None)
+
+
+class GenerousStore(MemorySupervisorStore):
+    """Gives a task work, whether it has some or not."""
+
+    def _write(self, tx: Any, node: Any, owned: Any, step: Any, change: Any, **more: Any) -> None:
+        if isinstance(change, GiveAssignment):
+            task = self._open(owned.name, change.assignment.name)
+            tx.update(self._tables.tasks, task.id, assignment=change.assignment)
+            return
+        super()._write(tx, node, owned, step, change, **more)
+
+
+def take_any_task_for_a_standby(planted: pytest.MonkeyPatch) -> None:
+    """Believe of every task of a group that it has no work."""
+
+    seen = supervisor_steps._task
+
+    def task(row: StreamTaskRow) -> StreamTask:
+        return replace(seen(row), standby_of=row.assignment.group_id)
+
+    planted.setattr(supervisor_steps, "_task", task)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMistake:
     """A mistake, the parts that make it, and a seed that exposes it."""
@@ -112,20 +140,27 @@ class StreamMistake:
 
 
 STREAM_MISTAKES = (
-    StreamMistake(name="compare left out", seed=6, parts={"datasets": BlindDatasets}),
+    StreamMistake(name="compare left out", seed=236, parts={"datasets": BlindDatasets}),
     StreamMistake(
         name="lock not read again",
-        seed=1,
+        seed=2,
         parts={"datasets": TrustingDatasets},
         stream=StreamOptions(batches=0.9),
     ),
     StreamMistake(name="additions read", seed=21, parts={"datasets": CuriousDatasets}),
-    StreamMistake(name="files overwritten", seed=4, parts={"warehouse": OneFolderWarehouse}),
-    StreamMistake(name="epoch ignored", seed=0, parts={"supervisors": EpochlessStore}),
-    StreamMistake(name="checkpoint merged without check", seed=45, plants=merge_without_asking),
+    StreamMistake(name="files overwritten", seed=6, parts={"warehouse": OneFolderWarehouse}),
+    StreamMistake(name="epoch ignored", seed=3, parts={"supervisors": EpochlessStore}),
+    StreamMistake(name="checkpoint merged without check", seed=10, plants=merge_without_asking),
+    StreamMistake(name="standbys forgotten", seed=0, plants=forget_standbys),
+    StreamMistake(
+        name="work given to a task that has some",
+        seed=0,
+        parts={"supervisors": GenerousStore},
+        plants=take_any_task_for_a_standby,
+    ),
     StreamMistake(
         name="reset of what was published meanwhile",
-        seed=4,
+        seed=11,
         plants=reset_whatever_is_stored,
         stream=StreamOptions(task_count=2, expired=0.3, resets=False, people=0.5),
     ),

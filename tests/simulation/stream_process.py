@@ -17,7 +17,7 @@ from common.errors import SchedulerError
 from common.model.locks import Busy, Lock, LockType
 from common.model.segments import AlreadyPublished, Published
 from common.model.streams.spec import Offsets
-from common.model.streams.tasks import Orders, Sequence, TaskReport
+from common.model.streams.tasks import OrderKind, Orders, Sequence, TaskReport, TaskStatus
 from common.store.worker.stream_tasks import StreamWork
 from tests.memory.datasets import MemoryDatasets, MemoryPart
 from worker.spark.streaming.course import Course
@@ -83,6 +83,7 @@ class StreamProcess:
     due: timedelta = timedelta()
     began: datetime | None = None
     is_busy: bool = False
+    is_standby: bool = False
     course: Course | None = None
     work: StreamWork | None = None
     place: Place | None = None
@@ -96,8 +97,8 @@ class StreamProcess:
     def step(self) -> bool:
         """Do some things; True once all is published. `FailedError` ends the process."""
         try:
-            if self.course is None:
-                self._begin()
+            if self.course is None and not self._begins():
+                return False
             for _ in range(self.random.randint(1, 10)):
                 self.random.choice((self._read, self._look, self._talk, self._publish))()
         except AwayError:
@@ -106,12 +107,31 @@ class StreamProcess:
             raise FailedError(str(error)) from error
         return self.course is not None and self.course.all_published
 
-    def _begin(self) -> None:
+    def _begins(self) -> bool:
+        """Begin, if there is work; a standby reports, hears whether it is to stop, and asks again.
+
+        What it does first, and takes long, is time that passes without a report.
+        """
         work = self.worker.work()
         if work is None:
             raise FailedError("the attempt has ended")
+        if work.assignment.is_standby:
+            if self.random.random() < 0.7:
+                self._stand_by()
+            return False
+        if self.is_standby:
+            self.note("has work")
         self.work, self.course = work, Course.begin(work.assignment)
         self.at = dict(self.course.at)
+        return True
+
+    def _stand_by(self) -> None:
+        self.is_standby = True
+        orders = self.worker.orders(TaskReport(state=TaskStatus.STANDBY))
+        if orders is None:
+            raise FailedError("the attempt has ended")
+        if orders.command is OrderKind.STOP:
+            raise FailedError("the supervisor has stopped the standby")
 
     @property
     def _course(self) -> Course:

@@ -22,6 +22,8 @@ SCENARIOS: Final[Mapping[str, str]] = {
     "a master is killed three times": r"(?s)(m\d:1 is killed.*){3}",
     "a master is held up before its step": r"m\d:1 is held up before apply_step",
     "a worker is held up before a publication": r"is held up before publish",
+    "a standby takes over": r"\d has work$",
+    "a standby is not needed": r"fails: the supervisor has stopped the standby",
     "PostgreSQL is restarted between two statements": r"restarted between",
     "PostgreSQL is restarted at a commit": r"restarted (before|after) the commit",
     "the broker is away": r"the broker is away for (2|10|30) s",

@@ -58,6 +58,7 @@ _SETTLED_WITHIN = timedelta(minutes=15)
 # Shorter than masters are held up for, so that they lose leases without knowing it.
 _LEASE = timedelta(seconds=6)
 _AFTERWARDS = timedelta(seconds=10)
+_SUSPENDED = timedelta(seconds=20)
 _FOREVER = timedelta(days=1000)
 
 
@@ -274,7 +275,7 @@ class StreamWorld(World):
     # The course of things
 
     def run(self) -> None:
-        """Run with faults, heal, and go on until all is published, and for a while more."""
+        """Run with faults, heal, go on until all is published and for a while; then suspend."""
         while self._lived < _FAULTY:
             self._turn()
         self.heal()
@@ -282,6 +283,8 @@ class StreamWorld(World):
         while self._lived < limit and self.stored != self.stream.latest:
             self._turn()
         self.live_for(_AFTERWARDS)
+        put_suspended(self.tables, NAME, suspended=True)
+        self.live_for(_SUSPENDED)
 
     def heal(self) -> None:
         super().heal()

@@ -18,6 +18,7 @@ from common.model.streams.tasks import TaskStatus
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import (
     AskPause,
+    AssignTask,
     Decision,
     EndSupervisor,
     KillTask,
@@ -29,6 +30,7 @@ from master.supervisors.decisions import (
     SaveTaskCount,
     SetEnds,
     SetOffsets,
+    StartStandby,
     StartTask,
     StopTask,
 )
@@ -119,7 +121,9 @@ class World:
         """Have tasks assigned, started and reading."""
         for name in names or tuple(self.live):
             task = self.tasks[name]
-            if task.started is None and task.end is None:
+            if task.standby_of is not None and task.end is None:
+                self.change(name, assigned=True, status=TaskStatus.STANDBY)
+            elif task.started is None and task.end is None:
                 self.change(
                     name,
                     assigned=True,
@@ -175,7 +179,7 @@ class World:
     def publish_first(self, name: str) -> None:
         """Publish a reading task's first sequence, which a checkpoint has closed."""
         task = self.tasks[name]
-        first = min(task.checkpoints)
+        first = min(task.checkpoints, default=0)
         if task.end is None and first + 1 in task.checkpoints and task.started is not None:
             reached = task.checkpoints[first + 1]
             if all(task.offsets.get(each, 0) >= end for each, end in reached.items()):
@@ -214,6 +218,30 @@ class World:
                     min_time=decision.min_time,
                     max_time=decision.max_time,
                     ends=decision.ends,
+                )
+            case StartStandby():
+                assert decision.name not in self.tasks
+                self.tasks[decision.name] = StreamTask(
+                    name=decision.name,
+                    base_sequence=decision.base_sequence,
+                    starts={},
+                    checkpoints={},
+                    standby_of=decision.group_id,
+                )
+            case AssignTask():
+                standby = self.tasks[decision.name]
+                assert standby.standby_of is not None, f"{standby.name} has work"
+                assert standby.end is None
+                assert standby.ending_since is None
+                self.change(
+                    decision.name,
+                    base_sequence=decision.base_sequence,
+                    starts=decision.starts,
+                    checkpoints=decision.checkpoints,
+                    min_time=decision.min_time,
+                    max_time=decision.max_time,
+                    ends=decision.ends,
+                    standby_of=None,
                 )
             case AskPause():
                 for name in decision.tasks:

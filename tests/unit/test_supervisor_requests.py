@@ -15,6 +15,7 @@ from master.supervisors.decisions import (
     RemoveOffsets,
     SaveTaskCount,
     SetOffsets,
+    StartStandby,
     StartTask,
     StopTask,
 )
@@ -190,6 +191,10 @@ def test_some_groups_are_handed_over_on_request() -> None:
     world.run(HandOver(group_ids=frozenset({1, 7})))
     assert "no reading task group 7" in world.events[-1]
     world.run()
+    assert [each.group_id for each in world.made(StartStandby)] == [1]
+    assert world.made(AskPause) == []
+    world.begin()
+    world.run()
     assert [each.tasks for each in world.made(AskPause)] == [world.memory.reading[1].tasks]
 
 
@@ -233,6 +238,8 @@ def test_a_scale_is_refused(why: str) -> None:
         world.memory = replace(world.memory, last_scaled_at=world.now)
     else:
         world.run(HandOver(group_ids=frozenset({0})))
+        world.run()
+        world.begin()
         world.run()
     world.run(Scale(task_count=count))
     assert world.memory.rescaling is None
@@ -356,5 +363,6 @@ def test_a_duration_begins_when_the_task_reads_or_five_minutes_after_its_claim()
     world.begin(reads)
     world.run(after=3599)
     assert world.made(AskPause) == []
+    world.begin()
     world.run(after=1)
     assert world.made(AskPause)

@@ -13,6 +13,7 @@ from common.model.streams.sequences import base_sequence_name, work_of
 from common.model.streams.tasks import TaskStatus
 from master.supervisors.decisions import (
     AskPause,
+    AssignTask,
     KillTask,
     RecordStarts,
     Remember,
@@ -20,6 +21,7 @@ from master.supervisors.decisions import (
     ResumeTasks,
     ScheduleRun,
     SetEnds,
+    StartStandby,
     StartTask,
     StopTask,
 )
@@ -208,13 +210,19 @@ def test_no_more_groups_end_at_once_than_stop_task_count() -> None:
     assert world.made(AskPause) == []
 
 
-def test_the_next_run_is_scheduled_for_the_end_of_the_duration() -> None:
+def test_runs_are_scheduled_for_the_end_of_the_duration_and_a_minute_before() -> None:
     world = a_world({0: 9})
     world.run()
     world.begin()
     begun = world.now
     world.run()
-    assert world.made(ScheduleRun) == [ScheduleRun(at=begun + timedelta(hours=1))]
+    assert world.made(ScheduleRun) == [ScheduleRun(at=begun + timedelta(minutes=59))]
+    world.run(after=3520)
+    assert world.made(StartStandby) == []
+    world.run()
+    world.begin()
+    world.run(after=30)
+    assert ScheduleRun(at=begun + timedelta(hours=1)) in world.decisions
 
 
 def _late_publication(world: World) -> None:
@@ -288,13 +296,18 @@ def test_new_partitions_are_read_from_the_earliest_after_the_transition() -> Non
     world.run()
     due = world.now + timedelta(minutes=2)
     assert world.memory.early_stop_at == due
-    assert ScheduleRun(at=due) in world.decisions
+    assert ScheduleRun(at=due - timedelta(minutes=1)) in world.decisions
+    world.run(after=60)
+    assert len(world.made(StartStandby)) == 1
+    assert ScheduleRun(at=world.now + timedelta(seconds=10)) in world.decisions
+    world.begin()
+    world.run(after=59)
     assert world.made(AskPause) == []
-    world.run(after=120)
+    world.run(after=1)
     assert len(world.made(AskPause)) == 1
     world.answer()
     world.run()
-    assert world.made(StartTask)[0].starts == {0: 100, 1: 100, 2: 0}
+    assert world.made(AssignTask)[0].starts == {0: 100, 1: 100, 2: 0}
     assert world.memory.early_stop_at is None
 
 
@@ -334,9 +347,11 @@ def test_a_partition_that_is_gone_fails_the_run_and_the_others_are_read() -> Non
     world.latest = {0: 100, 1: 100}
     world.run()
     world.run(after=120)
+    world.begin()
+    world.run()
     world.answer()
     world.run()
-    assert world.made(StartTask)[0].starts == {0: 0, 1: 0}
+    assert world.made(AssignTask)[0].starts == {0: 0, 1: 0}
 
 
 def test_a_task_whose_row_says_nothing_is_stopped() -> None:

@@ -58,6 +58,11 @@ def base_sequence_name(
     return f"index_kafka_{spec.schema.dataset}_{digest[:_DIGITS]}"
 
 
+def standby_name(spec: SupervisorSpec, group_id: int) -> str:
+    """Return `index_kafka_<dataset>_standby_<group>`, for tasks that have no work yet."""
+    return f"index_kafka_{spec.schema.dataset}_standby_{group_id}"
+
+
 def _plain(value: Any) -> Any:
     """Return a value of a specification as JSON has it; each class names itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -36,6 +36,8 @@ class TaskStatus(StrEnum):
 
     NOT_STARTED = "NOT_STARTED"
     STARTING = "STARTING"
+    STANDBY = "STANDBY"
+    """Prepared, and without work yet."""
     READING = "READING"
     PAUSED = "PAUSED"
     PUBLISHING = "PUBLISHING"
@@ -61,6 +63,9 @@ class Assignment:
     `checkpoints` are starts of sequences by their number; a sequence ends where the next one
     starts, and is published as `<base_sequence>_<number>`. `ends` are known from the start for a
     bounded range alone. `version` is that of the supervisor's specification.
+
+    A *standby* has no checkpoints: it prepares itself, and is assigned its work later, once. Until
+    then its `base_sequence` only keeps it away from its replicas.
     """
 
     name: str
@@ -73,6 +78,10 @@ class Assignment:
     min_time: datetime | None = None
     max_time: datetime | None = None
     ends: Offsets | None = None
+
+    @property
+    def is_standby(self) -> bool:
+        return not self.checkpoints
 
     def document(self) -> dict[str, Any]:
         """Return the part that has no column of its own."""

@@ -147,13 +147,21 @@ class TellPeople:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAssignment:
-    """Put the command that starts a task, and its row."""
+    """Put the command that starts a task, and its row; one of a standby has no work."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveAssignment:
+    """Give a standby its work; one that has some already is a conflict."""
 
     assignment: Assignment
 
 
 Change: TypeAlias = (
     StartAssignment
+    | GiveAssignment
     | GiveOrders
     | EndTask
     | AddOffsets

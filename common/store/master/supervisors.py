@@ -30,7 +30,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.cluster import Node
@@ -46,7 +46,7 @@ from common.model.streams.tasks import (
     TASK_PARAMETER,
     Assignment,
 )
-from common.store.listen import ORDERS, hint_channel
+from common.store.listen import ORDERS, Channel, hint_channel
 from common.store.master.alerts import alert_of_supervisor
 from common.store.master.ledger import enter
 from common.store.master.recoveries import BEGUN
@@ -55,6 +55,7 @@ from common.store.master.supervisor_ports import (
     Change,
     DropOffsets,
     EndTask,
+    GiveAssignment,
     GiveOrders,
     Lease,
     LeaseLostError,
@@ -314,6 +315,8 @@ class _Writer:
         match change:
             case StartAssignment():
                 self._start(change.assignment)
+            case GiveAssignment():
+                self._assign(change.assignment)
             case GiveOrders():
                 self._order(change)
             case EndTask():
@@ -355,6 +358,26 @@ class _Writer:
                 command_id=command_id,
             )
         )
+
+    def _assign(self, assignment: Assignment) -> None:
+        """Give a standby its work, once; who waits for intervals is told, as of a new task."""
+        changed = self._db.execute(
+            update(stream_task)
+            .where(stream_task.c.name == assignment.name)
+            .where(stream_task.c.supervisor == self._id)
+            .where(stream_task.c.closed.is_(False))
+            .where(stream_task.c.ending_since.is_(None))
+            .where(stream_task.c.assignment["checkpoints"] == cast({}, JSONB))
+            .values(
+                version=assignment.version,
+                epoch=self._epoch,
+                group_id=assignment.group_id,
+                base_sequence=assignment.base_sequence,
+                assignment=assignment.document(),
+            )
+        ).rowcount
+        self._expect(changed, 1, f"rows of the standby {assignment.name}")
+        self._db.execute(select(func.pg_notify(Channel.DATASET, self._id)))
 
     def _order(self, change: GiveOrders) -> None:
         row = self._db.execute(

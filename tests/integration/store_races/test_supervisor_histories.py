@@ -7,7 +7,7 @@ die, or are never heard of again; then all goes well for a while, and everything
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -20,6 +20,7 @@ from common.model.streams.requests import RequestKind
 from common.model.streams.tasks import Assignment, OrderKind, Sequence, TaskStatus
 from common.store import tables as t
 from common.store.people.supervisors import put_request
+from common.store.worker.stream_tasks import PostgresStreamTasks
 from tests.integration.store_races.racing import MASTER, WORKER, claim, submit, take
 from tests.integration.store_races.stream_stage import Stage
 
@@ -36,8 +37,18 @@ class Running:
     work: Assignment
     at: dict[int, int]
     sequences: list[Sequence]
+    began: datetime
     obeyed: int = 0
     state: TaskStatus = TaskStatus.READING
+
+    def begin(self, work: Assignment, began: datetime) -> None:
+        self.work, self.began = work, began
+        self.state = TaskStatus.STANDBY if work.is_standby else TaskStatus.READING
+        numbers = sorted(work.checkpoints)
+        self.at = dict(work.checkpoints[numbers[0]]) if numbers else {}
+        self.sequences = [
+            Sequence(id=each, start=work.checkpoints[each], end=None) for each in numbers
+        ]
 
 
 @dataclass
@@ -137,18 +148,10 @@ class History:
                 group_id=row.group_id,
                 base_sequence=row.base_sequence,
             )
-            first = min(work.checkpoints)
-            self.running.append(
-                Running(
-                    attempt=attempt,
-                    work=work,
-                    at=dict(work.checkpoints[first]),
-                    sequences=[
-                        Sequence(id=each, start=work.checkpoints[each], end=None)
-                        for each in sorted(work.checkpoints)
-                    ],
-                )
-            )
+            now = self.stage.clock.now()
+            task = Running(attempt=attempt, work=work, at={}, sequences=[], began=now)
+            task.begin(work, now)
+            self.running.append(task)
 
     def read(self, task: Running, records: int) -> None:
         if task.state is TaskStatus.READING:
@@ -163,6 +166,11 @@ class History:
         if wanted is not None:
             self.end(task, wanted)
             return
+        if task.work.is_standby:
+            found = PostgresStreamTasks(self.stage.made).work(WORKER, task.attempt)
+            assert found is not None
+            task.begin(found.assignment, self.stage.clock.now())
+            self.report(task)
         orders = self.stage.orders(task.attempt)
         if orders.version <= task.obeyed:
             return
@@ -217,6 +225,7 @@ class History:
             task.at,
             obeyed=task.obeyed,
             sequences=tuple(task.sequences),
+            began=None if task.work.is_standby else task.began,
         )
 
     def _wanted(self, task: Running) -> TaskState | None:

@@ -261,6 +261,31 @@ class KafkaReader(DataSourceStreamReader):
         )
 
 
+def last_records(
+    topic: str, properties: Mapping[str, str], most: int, *, partitions: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return starts and ends of the last records of the first few partitions.
+
+    A `KafkaException` if the broker does not answer.
+    """
+    from confluent_kafka import TopicPartition
+
+    # Who is refused only hears that time is over: the task itself tells the reason.
+    consumer = made_consumer(properties, hear=lambda _: None)
+    try:
+        known = consumer.list_topics(topic, timeout=_LOOK_SECONDS).topics[topic].partitions
+        marks = {
+            partition: consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_LOOK_SECONDS
+            )
+            for partition in sorted(known)[:partitions]
+        }
+    finally:
+        consumer.close()
+    ends = {partition: last for partition, (_, last) in marks.items()}
+    return {each: max(first, ends[each] - most) for each, (first, _) in marks.items()}, ends
+
+
 def _headers(message: Message) -> list[dict[str, Any]] | None:
     headers: Any = message.headers()
     return None if headers is None else [{"key": key, "value": value} for key, value in headers]

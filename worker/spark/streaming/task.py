@@ -28,11 +28,10 @@ from common.model.failures import FailureReason
 from common.model.intervals import Interval, instant_text
 from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
 from common.model.streams.reading import read_spec
-from common.model.streams.spec import KafkaFormat, SupervisorSpec
-from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport
+from common.model.streams.spec import SupervisorSpec
+from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport, TaskStatus
 from orcaflow import datasets, stream_orders
 from worker.spark.diagnosis.failures import WorkFailedError
-from worker.spark.streaming import kafka_source
 from worker.spark.streaming.batches import (
     BatchWriter,
     NewFile,
@@ -42,8 +41,10 @@ from worker.spark.streaming.batches import (
 )
 from worker.spark.streaming.conversation import WorkerConversation
 from worker.spark.streaming.course import Course
-from worker.spark.streaming.documents import Place, read_place, replace, write_limits
-from worker.spark.streaming.rows import SETTINGS, Accepted
+from worker.spark.streaming.documents import Place, read_place, write_limits
+from worker.spark.streaming.query import start_query
+from worker.spark.streaming.rows import Accepted
+from worker.spark.streaming.standby import awaited_work, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,19 +52,12 @@ if TYPE_CHECKING:
 
     from worker.spark.session.job import Job
 
-POLLING: Final[Mapping[str, str]] = {
-    # A source that has nothing is asked so often whether it has more, and told to pause.
-    "spark.sql.streaming.pollingDelay": "250ms",
-    "spark.sql.streaming.metricsEnabled": "false",
-}
-"""Settings of the session for the query, beside those for records."""
-
 _REST_SECONDS: Final = 0.25
 _TALK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 1.0
 _SHOWN_ERRORS: Final = 100
 _FOLDER: Final = "stream"
-_CONSUMER: Final = "consumer.json"
+_SCRATCH: Final = "standby"
 _ROWS: Final = "rows"
 _NO_WRITE: Final = "0" * 16
 """The name of a write without a folder, for offsets alone."""
@@ -98,24 +92,18 @@ def run(spark: SparkSession, job: Job) -> int:
         sys.stdout.flush()
 
     try:
-        work = stream_orders.work()
-        spec = read_spec(work.spec).spec
-        if not isinstance(spec, SupervisorSpec):
-            raise WorkFailedError("the supervisor is terminated", FailureReason.CONFIGURATION)
-        assignment = Assignment.of(
-            work.assignment,
-            name=work.name,
-            supervisor=work.supervisor,
-            version=work.version,
-            group_id=work.group_id,
-            base_sequence=work.base_sequence,
-        )
-        folder = job.reason_file.parent / _FOLDER
+        folder, conversation = job.reason_file.parent / _FOLDER, WorkerConversation()
+        work: stream_orders.Work | None = stream_orders.work()
+        if work is not None and _assignment(work).is_standby:
+            work = _on_standby(spark, work, conversation, folder=folder, say=say)
+        if work is None:
+            say("stopped by its supervisor, which has no work for it")
+            return 0
         task = StreamTask(
             spark,
-            spec,
-            assignment,
-            WorkerConversation(),
+            _spec(work),
+            _assignment(work),
+            conversation,
             folder=folder,
             say=say,
             secrets=work.secrets,
@@ -125,6 +113,50 @@ def run(spark: SparkSession, job: Job) -> int:
     except (SchedulerError, datasets.DatasetError) as error:
         raise failure_of(error) from error
     return 0
+
+
+def _on_standby(
+    spark: SparkSession,
+    work: stream_orders.Work,
+    conversation: Conversation,
+    *,
+    folder: Path,
+    say: Callable[[str], None],
+) -> stream_orders.Work | None:
+    """Prepare for work of this specification; return the work once there is some."""
+    conversation.tell(TaskReport(state=TaskStatus.STARTING))
+    try:
+        warm_up(spark, _spec(work), folder=folder.with_name(_SCRATCH), secrets=work.secrets)
+    except Exception as error:  # noqa: BLE001  # Spark raises anything.
+        # It was to save time. Whatever is wrong, the task says so if it matters.
+        reason = next(iter(str(failure_of(error)).splitlines()), "")
+        say(f"on standby; it will begin slowly, for its warm-up failed: {reason}")
+    else:
+        say("on standby")
+
+    def ask() -> stream_orders.Work | None:
+        found = stream_orders.work()
+        return None if _assignment(found).is_standby else found
+
+    return awaited_work(conversation, ask)
+
+
+def _spec(work: stream_orders.Work) -> SupervisorSpec:
+    spec = read_spec(work.spec).spec
+    if not isinstance(spec, SupervisorSpec):
+        raise WorkFailedError("the supervisor is terminated", FailureReason.CONFIGURATION)
+    return spec
+
+
+def _assignment(work: stream_orders.Work) -> Assignment:
+    return Assignment.of(
+        work.assignment,
+        name=work.name,
+        supervisor=work.supervisor,
+        version=work.version,
+        group_id=work.group_id,
+        base_sequence=work.base_sequence,
+    )
 
 
 class StreamTask:
@@ -182,29 +214,16 @@ class StreamTask:
 
     def _started(self) -> StreamingQuery:
         spec, io = self._spec, self._spec.io
-        for key, value in {**SETTINGS, **POLLING}.items():
-            self._spark.conf.set(key, value)
-        self._spark.dataSource.register(kafka_source.KafkaSource)
-        properties = self._folder / _CONSUMER
-        replace(properties, librdkafka_properties(io.consumer, self._secrets))
         write_limits(self._folder, self._course.limits)
         starts = self._course.at
         self._say(f"reads {io.topic} into {spec.schema.dataset} from {_shown(starts)}")
-        source = kafka_source.options(
-            topic=io.topic,
-            starts=starts,
+        return start_query(
+            self._spark,
+            spec,
             folder=self._folder,
-            properties=properties,
-            at_once=self._spark.sparkContext.defaultParallelism,
-            whole_records=isinstance(io.input_format, KafkaFormat),
-        )
-        return (
-            self._spark.readStream.format(kafka_source.NAME)
-            .options(**source)
-            .load()
-            .writeStream.foreachBatch(self._write)
-            .option("checkpointLocation", str(self._folder / "checkpoint"))
-            .start()
+            properties=librdkafka_properties(io.consumer, self._secrets),
+            starts=starts,
+            write=self._write,
         )
 
     def _write(self, records: DataFrame, number: int) -> None:
