@@ -17,7 +17,7 @@ from common.model.decisions import (
 )
 from common.model.failures import UNEXPLAINED
 from common.model.states import TaskState
-from common.model.streams.tasks import TASK_TYPE as STREAM
+from common.model.streams.bounded import is_supervised
 from master.engine.events import (
     DeadlinePassed,
     PauseRequested,
@@ -95,11 +95,12 @@ def paused(run: ProcessRun, event: TaskPaused, now: datetime) -> list[Decision]:
 def lose(run: ProcessRun, event: WorkerLost, now: datetime) -> list[Decision]:
     """Submit the next attempt at once, not charged as a retry, unless the run is halting.
 
-    A stream task is never followed by itself: only its supervisor knows where to read on.
+    A supervisor's task is never followed by itself: only the supervisor knows where to read on.
     """
     state = TaskState.NEED_FAULT_TOLERANCE
     task = run.tasks[event.name]
-    if run.is_halting or task.kill_requested or task.node.task_type == STREAM:
+    supervised = is_supervised(task.node.task_type, task.node.task_json)
+    if run.is_halting or task.kill_requested or supervised:
         return [FinishTask(name=event.name, attempt=event.attempt, state=state)]
     return [RetryTask(name=event.name, attempt=event.attempt, state=state, at=now)]
 

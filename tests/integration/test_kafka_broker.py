@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from common.model.streams.bounded import read_bound
 from common.model.streams.consumer import librdkafka_properties
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import IoConfig, SupervisorSpec
@@ -22,7 +23,9 @@ from master.loops.streams import StreamUnreachableError
 from tests.integration.spark_host import until
 from tests.kafka.broker import PASSWORD, USER, Kafka, a_kafka
 from tests.unit.stream_specs import SMALL
+from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming import kafka_source
+from worker.spark.streaming.bounded import resolved
 from worker.spark.streaming.documents import read_place
 from worker.spark.streaming.kafka_source import (
     KafkaReader,
@@ -33,6 +36,7 @@ from worker.spark.streaming.kafka_source import (
 pytestmark = pytest.mark.slow
 
 LONG_AGO = 1_600_000_000_000
+NOW = read_bound("latest")
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +178,24 @@ def test_partitions_that_a_topic_gets_are_found_and_read_from_their_begin(
     assert reading.rows(reading.begin, end) == [(0, b"new"), (1, b"new")]
 
 
+def test_a_range_begins_and_ends_at_times(kafka: Kafka) -> None:
+    # Retention would remove records of such times.
+    kafka.create("timed", 2, retention_ms="-1")
+    for hour in range(4):
+        kafka.produce("timed", [b"x"] * 10, timestamp=LONG_AGO + 3_600_000 * hour)
+    io = an_io(kafka.servers, "timed")
+
+    def found(start: Any, end: Any) -> tuple[dict[int, int], dict[int, int]]:
+        properties = librdkafka_properties(io.consumer, {})
+        return resolved(io.topic, properties, read_bound(start), read_bound(end))
+
+    # The second hour, whose first moment belongs to it; partition 1 has nothing.
+    assert found("2020-09-13T13:26:40Z", "2020-09-13T14:26:40Z") == ({0: 10, 1: 0}, {0: 20, 1: 0})
+    assert found("2020-09-13T13:26:41Z", "2021-01-01") == ({0: 20, 1: 0}, {0: 40, 1: 0})
+    assert found("earliest", "2020-09-13") == ({0: 0, 1: 0}, {0: 0, 1: 0})
+    assert found({"0": 5}, "latest") == ({0: 5}, {0: 40})
+
+
 def test_a_topic_that_does_not_exist_has_no_partitions(kafka: Kafka) -> None:
     io = an_io(kafka.servers, "nowhere")
     # A broker would make it for clients of other kinds.
@@ -194,6 +216,8 @@ def test_offsets_that_retention_has_removed_are_an_error_and_the_rest_is_read(
     late = readings(io, {0: 10})
     with pytest.raises(OffsetExpiredError, match="offset 10 of partition 0 of expiring"):
         late.rows(late.begin, late.latest())
+    with pytest.raises(WorkFailedError, match="partition 0 of expiring begins at 100"):
+        resolved(io.topic, librdkafka_properties(io.consumer, {}), read_bound({"0": 10}), NOW)
     reset = readings(io, {0: 100})
     assert [row[0] for row in reset.rows(reset.begin, reset.latest())] == [*range(100, 150)]
 
@@ -248,6 +272,8 @@ def test_records_are_read_once_though_the_broker_is_killed_meanwhile(
         queued_min_messages="1",
         queued_max_messages_kbytes="40",
         message_max_bytes="20000",
+        fetch_queue_backoff_ms="10",
+        reconnect_backoff_max_ms="200",
     )
     reading = readings(io, {0: 0})
     end = reading.latest()

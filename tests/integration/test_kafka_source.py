@@ -29,7 +29,8 @@ from tests.integration.stream_conversation import Supervisor
 from tests.mock_kafka import Broker, a_broker
 from tests.unit.stream_specs import SMALL
 from worker.spark.diagnosis.failures import WorkFailedError
-from worker.spark.streaming import kafka_source, standby, task
+from worker.spark.session.job import Job
+from worker.spark.streaming import bounded, kafka_source, standby, task
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
 from worker.spark.streaming.kafka_source import (
@@ -267,13 +268,17 @@ class Attempts:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The published records by origin."""
-        found: dict[str, int] = {}
-        for segment in datasets.segments("departures").segments:
-            for file in segment.files:
-                for row in pq.read_table(file, columns=["origin", "rows"]).to_pylist():
-                    found[row["origin"]] = found.get(row["origin"], 0) + row["rows"]
-        return found
+        return published("departures")
+
+
+def published(dataset: str) -> dict[str, int]:
+    """The published records by origin."""
+    found: dict[str, int] = {}
+    for segment in datasets.segments(dataset).segments:
+        for file in segment.files:
+            for row in pq.read_table(file, columns=["origin", "rows"]).to_pylist():
+                found[row["origin"]] = found.get(row["origin"], 0) + row["rows"]
+    return found
 
 
 def departures(origin: str, count: int) -> list[bytes]:
@@ -373,6 +378,74 @@ def test_a_task_publishes_sequences_once_though_it_dies_behind_a_publication(
     assert attempts.rows == {"JFK": 300, "LGA": 99, "EWR": 40, "BOS": 8}
     with attempts.engine.connect() as db:
         assert {each.partition: each.offset for each in offsets(db, "departures")} == third
+
+
+class Ranges:
+    """Runs tasks of their own, in this process and one after the other."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, server: Desk, folder: Path) -> None:
+        self._spark = spark
+        self._server = server
+        self._reason = folder / "job.reason"
+        self.spec = copy.deepcopy(SMALL)
+        self.spec["spec"]["dataSchema"] |= {
+            "dataSource": "ranged",
+            "dimensionsSpec": {"dimensions": ["origin"]},
+        }
+        self.spec["spec"]["ioConfig"] |= {
+            "topic": "ranged",
+            "consumerProperties": {"bootstrap.servers": broker.servers},
+        }
+
+    def attempt(self) -> None:
+        self._server.enter(an_attempt(self._server.engine))
+
+    def run(self, start: Any, end: Any) -> int:
+        document = {"kind": "", "spec": self.spec, "from": start, "to": end, "params": {}}
+        return bounded.run(self._spark, Job.of(document, reason_file=self._reason))
+
+
+@pytest.fixture
+def ranges(spark: SparkSession, broker: Broker, server: Desk, folder: Path) -> Ranges:
+    broker.create("ranged", 2)
+    broker.produce("ranged", 0, departures("JFK", 60))
+    broker.produce("ranged", 1, departures("LGA", 40))
+    return Ranges(spark, broker, server, folder)
+
+
+def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
+    ranges: Ranges,
+    server: Desk,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Its files are cut, and appear all at once.
+    ranges.spec["spec"]["tuningConfig"] = {"type": "kafka", "maxRowsPerSegment": 2}
+    ranges.attempt()
+    publish = datasets.publish
+
+    def dying(*given: Any, **named: Any) -> datasets.Outcome:
+        publish(*given, **named)
+        raise ConnectionResetError("it dies")
+
+    monkeypatch.setattr(datasets, "publish", dying)
+    with pytest.raises(ConnectionResetError):
+        ranges.run({"0": 10, "1": 0}, {"0": 50, "1": 40})
+    monkeypatch.setattr(datasets, "publish", publish)
+    assert published("ranged") == {"JFK": 40, "LGA": 40}
+    assert ranges.run({"0": 10, "1": 0}, {"0": 50, "1": 40}) == 0
+    assert "an earlier attempt of this task has added the range" in capsys.readouterr().out
+    assert published("ranged") == {"JFK": 40, "LGA": 40}
+    # Another run reads on; a range without records ends at once.
+    ranges.attempt()
+    assert ranges.run({"0": 50}, "latest") == 0
+    assert published("ranged") == {"JFK": 50, "LGA": 40}
+    ranges.attempt()
+    assert ranges.run("latest", "latest") == 0
+    with server.engine.connect() as db:
+        assert offsets(db, "ranged") == ()
+    with pytest.raises(WorkFailedError, match="has no partition 2; it has 0, 1"):
+        ranges.run({"2": 0}, "latest")
 
 
 def test_a_task_is_stopped_or_fails_with_the_reason_of_its_source(

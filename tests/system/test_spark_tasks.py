@@ -368,7 +368,7 @@ def test_a_day_is_replaced_while_another_task_adds_to_it(
     def script(text: str) -> str:
         return f"""
 import os, time
-from orcaflow.task import dataset
+from orcaflow.task import dataset, segments
 flights = dataset("flights")
 rows = spark.sql("SELECT timestamp'2026-11-20T00:00:00Z' + make_interval(0,0,0,0,CAST(id AS INT)) AS at,"
     " id AS n FROM range(24)")
@@ -426,9 +426,16 @@ if os.environ["ORCAFLOW_ATTEMPT"] == "1":
     read = script("""
 found = sorted(row["n"] for row in flights.frame(spark, "2026-11-20/P1D").collect())
 assert found == [*range(10), 100, 101, 102], found
+assert len(segments("flights").segments) == 1
 """)
-    (done,) = cluster.run("a reader", spark_task("read", read))
-    assert done[0] == SUCCESS, done
+    compact = a_task(
+        "compact",
+        "",
+        type="COMPACT",
+        params={"dataset": "flights", "interval": "2026-11-20/P1D", "maxRowsPerSegment": 100},
+    )
+    found = cluster.run("a merge and a reader", compact, spark_task("read", read, "compact"))
+    assert [each[0] for each in found] == [SUCCESS] * 2, found
 
 
 def test_a_server_that_dies_fails_its_own_tasks_and_a_retry_finds_the_next(

@@ -148,6 +148,12 @@ def test_a_stream_task_that_is_lost_with_its_worker_fails_and_is_not_repeated() 
     assert run.state is ProcessState.FAILURE
 
 
+def test_a_range_that_is_lost_with_its_worker_is_read_again() -> None:
+    node = {"task_type": "STREAM", "task_json": '{"params": {"spec": {"type": "kafka"}}}'}
+    run = a_run("read", of_node={"read": node})
+    assert submitted(deliver(run, lost("read"))) == ["read"]
+
+
 def test_a_lost_worker_costs_an_attempt_but_no_retry() -> None:
     run = a_run("a")
     decisions = deliver(run, lost("a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import pytest
 
 from common.spark_config import SparkConfig, SparkProfile
 from tests.claims import a_claimed_task
+from tests.unit.stream_specs import SMALL
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings, TaskTypes
 from worker.processes.quality_report import read_quality
@@ -490,6 +492,23 @@ def test_a_task_that_brings_something_asks_for_an_isolated_session(
     assert elsewhere.argv[6] == "big"
     private = prepared(tmp_path, {**named, **params, "profile": "classic"}, task_type=task_type)
     assert job_of(private)["profile"] == "classic"
+
+
+def test_a_range_of_a_topic_has_its_parameters_in_its_job_alone(tmp_path: Path) -> None:
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] = "${kafka_password}"
+    made = prepared(
+        tmp_path,
+        {"spec": spec, "from": "$[yyyy-MM-dd]", "to": {"0": 7}},
+        task_type="STREAM",
+        global_params=[parameter("kafka_password", "VARCHAR", "hunter2")],
+    )
+    job = job_of(made)
+    assert (job["kind"], job["master"]) == ("worker.spark.streaming.bounded", "local[2]")
+    assert (job["from"][:5], job["to"]) == ("2026-", {"0": 7})
+    consumer = job["spec"]["spec"]["ioConfig"]["consumerProperties"]
+    assert consumer["sasl.password"] == "hunter2"
+    assert "hunter2" not in " ".join(made.argv)
 
 
 def test_a_stream_has_a_driver_of_the_workers_own_python_whatever_the_profiles_say(

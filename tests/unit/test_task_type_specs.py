@@ -17,6 +17,7 @@ from common.store.worker.ports import DataSource
 from common.task_types import find_task_types, known_task_types
 from operations.definition_files import DefinitionDocument, read_definition_files
 from tests.unit.preparing import prepared
+from tests.unit.stream_specs import SMALL
 from worker.launching.base import TaskParameterError
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +154,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("SQL", {"datasource": 1, "sql": "s", "sqlType": "2"}, "params.sqlType: must be one of 0, 1"),
     ("SQL", {"datasource": 1, "sql": "s", "udfs": "1"}, "params.udfs: functions of Hive"),
     ("SQL", {"datasource": 1, "sql": "s", "preStatements": [1]}, "params.preStatements: must be a"),
+    ("STREAM", {"supervisor": "a", "from": "latest"}, "params.from: belongs to params.spec"),
+    ("STREAM", {"supervisor": "a", "spec": {"a": 1}}, "params.supervisor: and params.spec are"),
+    ("STREAM", {"spec": SMALL, "from": "latest"}, "params.to: is missing"),
+    ("STREAM", {"spec": SMALL, "from": "soon", "to": "latest"}, "params.from: must be offsets"),
+    ("STREAM", {"spec": SMALL, "from": {"0": 1}, "to": {"0": 0}}, "params.to: partition 0 would"),
+    (
+        "STREAM",
+        {"spec": {"type": "kafka"}, "from": "earliest", "to": "latest"},
+        "params.spec: can't be read: dataSchema: is missing",
+    ),
     ("COMPACT", {"dataset": "/", "interval": "2026/P1D"}, "params.dataset: must be the name of a"),
     ("COMPACT", {"dataset": "d", "interval": "tomorrow"}, "params.interval: "),
     (

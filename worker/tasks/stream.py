@@ -1,24 +1,34 @@
-"""STREAM: reads a topic of Kafka into a dataset, as the task of a supervisor.
+"""STREAM: reads a topic of Kafka into a dataset, as the task of a supervisor, or a range of it.
 
 The task has a Spark driver of its own on its worker, in the worker's own Python, for what runs
 there is Orcaflow's program and not its author's. It asks its worker what to read, by the socket for
-datasets, so neither a command line nor a file of the job has a secret of the stream's. Nothing here
+datasets, so neither a command line nor a file of the job has a secret of the stream's. With `spec`,
+`from` and `to` it needs no supervisor: it reads that range, publishes it and ends. Nothing here
 imports pyspark.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from common.model.streams.bounded import (
+    SPEC as RANGE_SPEC,
+)
+from common.model.streams.bounded import mistake_between, read_bound, read_range_spec
 from common.model.task_type import (
     LOCAL_PARAMS,
+    Fault,
     Key,
     Shape,
     TaskKind,
     TaskTypeSpec,
+    ValueFaultError,
+    is_absent,
+    is_open,
     read_size,
 )
 from common.spark_config import CLASSIC, SparkProfile
@@ -27,6 +37,24 @@ from worker.launching.keys import CONF, session_faults
 
 _SUPERVISOR: Final = Key(
     name="supervisor", about="The supervisor, whose submission made the definition."
+)
+_RANGE_SPEC: Final = Key(
+    name=RANGE_SPEC,
+    shape=Shape.ANY,
+    about="Instead of a supervisor: a specification like its own, of whose topic a range is read.",
+    check=lambda value: _check_with(read_range_spec, value),
+)
+_FROM: Final = Key(
+    name="from",
+    shape=Shape.ANY,
+    about="The begin of the range: offsets by partition, a time, earliest or latest.",
+    check=lambda value: _check_with(read_bound, value),
+)
+_TO: Final = Key(
+    name="to",
+    shape=Shape.ANY,
+    about="The end of the range, which is not read, likewise.",
+    check=lambda value: _check_with(read_bound, value),
 )
 _CORES: Final = Key(
     name="cores",
@@ -42,22 +70,58 @@ _MEMORY: Final = Key(
     default="512M",
 )
 
+
+def _check_with(read: Callable[[Any], object], value: object) -> None:
+    if not is_absent(value):
+        read(value)
+
+
+def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from session_faults(params)
+    yield from _range_faults(params)
+    try:
+        start, end = read_bound(params.get(_FROM.name)), read_bound(params.get(_TO.name))
+    except ValueFaultError:
+        return  # Told of elsewhere, or open.
+    if mistake := mistake_between(start, end):
+        yield Fault(key=_TO.name, problem=mistake)
+
+
+def _range_faults(params: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield what is wrong between the keys of a range."""
+    bounds = [key.name for key in (_FROM, _TO) if not is_absent(params.get(key.name))]
+    has_spec = not is_absent(params.get(_RANGE_SPEC.name))
+    if not is_absent(params.get(_SUPERVISOR.name)):
+        for name in bounds if not has_spec else ():
+            if not is_open(params[name]):
+                yield Fault(key=name, problem="belongs to params.spec; a supervisor has its own")
+        return
+    for key in (_RANGE_SPEC, _FROM, _TO) if has_spec or bounds else ():
+        if is_absent(params.get(key.name)):
+            yield Fault(key=key.name, problem="is missing: a range has spec, from and to")
+
+
 SPEC: Final = TaskTypeSpec(
     name="STREAM",
-    about="A task of a supervisor, which reads a topic of Kafka into a dataset.",
+    about="Reads a topic of Kafka into a dataset, for a supervisor, or a range of it by itself.",
     kind=TaskKind.SESSION,
     keys=(
         _SUPERVISOR,
+        _RANGE_SPEC,
+        _FROM,
+        _TO,
         _CORES,
         _MEMORY,
         CONF,
         LOCAL_PARAMS,
     ),
-    needs=((_SUPERVISOR.name,),),
-    faults=session_faults,
+    needs=((_SUPERVISOR.name, _RANGE_SPEC.name),),
+    alternatives=((_SUPERVISOR.name, _RANGE_SPEC.name),),
+    faults=_faults,
     names_are_its_own=False,
     session_work="worker.spark.streaming.task",
 )
+_OF_RANGES: Final = "worker.spark.streaming.bounded"
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
@@ -71,9 +135,11 @@ class StreamTask:
         from worker.launching import spark_session
         from worker.launching.spark_installation import home_of_pyspark
 
-        if not context.text(_SUPERVISOR.name).strip():
+        document = _range(context)
+        if not document and not context.text(_SUPERVISOR.name).strip():
             raise TaskParameterError(
-                "params.supervisor is missing: `orcaflow stream submit` makes definitions with it"
+                "params.supervisor is missing: `orcaflow stream submit` makes definitions with it;"
+                " a task of its own has params.spec, from and to"
             )
         home = home_of_pyspark()
         if not home:
@@ -90,12 +156,52 @@ class StreamTask:
                 **spark_session.session_conf(context),
             },
         )
+        spec = replace(SPEC, session_work=_OF_RANGES) if document else SPEC
         launch = spark_session.launch_with_session(
-            context, SPEC, {}, prints_outputs=False, choice=choice
+            context, spec, document, prints_outputs=False, choice=choice
         )
         return replace(
             launch, environment={**launch.environment, "SPARK_HOME": home, **_search_path()}
         )
+
+
+def _range(context: TaskContext) -> dict[str, Any]:
+    """Return the range that is read without a supervisor, with its parameters; else nothing."""
+    names = (_RANGE_SPEC.name, _FROM.name, _TO.name)
+    values = {name: _substituted(context, context.params.get(name)) for name in names}
+    given = {name: value for name, value in values.items() if not is_absent(value)}
+    if _RANGE_SPEC.name in given and not is_absent(context.params.get(_SUPERVISOR.name)):
+        raise TaskParameterError(
+            "params.supervisor and params.spec are both given; which one is meant?"
+        )
+    for fault in _range_faults({**context.params, **values}):
+        raise TaskParameterError(str(fault))
+    if not given:
+        return {}
+    if _RANGE_SPEC.name not in given:
+        # A parameter that nobody has given a value stands here.
+        raise TaskParameterError(f"params.{next(iter(given))} belongs to params.spec")
+    with fault_at(_RANGE_SPEC.name):
+        read_range_spec(given[_RANGE_SPEC.name])
+    bounds = {}
+    for name in (_FROM.name, _TO.name):
+        with fault_at(name):
+            bounds[name] = read_bound(given[name])
+    with fault_at(_TO.name):
+        if mistake := mistake_between(bounds[_FROM.name], bounds[_TO.name]):
+            raise ValueFaultError(mistake)
+    return given
+
+
+def _substituted(context: TaskContext, value: Any) -> Any:
+    """Put parameters and time placeholders into every text of a value, but not into keys."""
+    if isinstance(value, str):
+        return context.substitute(value)
+    if isinstance(value, list):
+        return [_substituted(context, each) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _substituted(context, each) for key, each in value.items()}
+    return value
 
 
 def _memory(context: TaskContext) -> str:

@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -36,6 +36,9 @@ from worker.spark.streaming.ranges import Piece, next_offsets, pieces
 from worker.spark.streaming.records import RECORD
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Self
+
     import pyarrow as pa
     from confluent_kafka import Consumer, KafkaError, Message
 
@@ -60,6 +63,9 @@ _OURS: Final[Mapping[str, str | bool]] = {
 _PROPERTY: Final = re.compile(r'property:? "([\w.-]+)"')
 _NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _LASTING: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION"})
+
+
+_Answer = TypeVar("_Answer")
 
 
 class StreamAwayError(SchedulerError):
@@ -343,3 +349,67 @@ def made_consumer(properties: Mapping[str, str], *, hear: Callable[[KafkaError],
         raise StreamAwayError(
             f"consumerProperties{named} can't be used by the client of Kafka"
         ) from None
+
+
+class Topic:
+    """A topic as it is now. What a broker does not answer is a `StreamAwayError`."""
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        self._name = name
+        self._refusals: list[KafkaError] = []
+        self._consumer = made_consumer(properties, hear=self._refusals.append)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._consumer.close()
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of its partitions; none if it does not exist."""
+
+        def ask() -> list[int]:
+            topics = self._consumer.list_topics(self._name, timeout=_LOOK_SECONDS).topics
+            return sorted(topics[self._name].partitions) if self._name in topics else []
+
+        return self._asked(ask)
+
+    def first(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offsets of the first records that are still there."""
+        from confluent_kafka import OFFSET_BEGINNING
+
+        return self._offsets(partitions, OFFSET_BEGINNING)
+
+    def last(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offsets behind all that may be read, outside open transactions."""
+        from confluent_kafka import OFFSET_END
+
+        return self._offsets(partitions, OFFSET_END)
+
+    def at(self, partitions: Sequence[int], moment: datetime) -> dict[int, int]:
+        """Return the offsets of the first records that are not before a time, where there are."""
+        return self._offsets(partitions, int(moment.timestamp() * 1000))
+
+    def _offsets(self, partitions: Sequence[int], which: int) -> dict[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        def ask() -> dict[int, int]:
+            asked = [TopicPartition(self._name, each, which) for each in partitions]
+            answers = self._consumer.offsets_for_times(asked, timeout=_LOOK_SECONDS)
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+            return {each.partition: each.offset for each in answers if each.offset >= 0}
+
+        return self._asked(ask) if partitions else {}
+
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+        from confluent_kafka import KafkaException
+
+        try:
+            return ask()
+        except KafkaException as error:
+            self._consumer.poll(0)  # Only to hear: nothing is assigned.
+            lasting = [each for each in self._refusals if each.name() in _LASTING]
+            told = (lasting or [error.args[0]])[0].str()
+            raise StreamAwayError(f"the topic {self._name} can't be looked at: {told}") from error

@@ -56,7 +56,7 @@ _REST_SECONDS: Final = 0.25
 _TALK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 1.0
 _SHOWN_ERRORS: Final = 100
-_FOLDER: Final = "stream"
+FOLDER: Final = "stream"
 _SCRATCH: Final = "standby"
 _ROWS: Final = "rows"
 _NO_WRITE: Final = "0" * 16
@@ -92,7 +92,7 @@ def run(spark: SparkSession, job: Job) -> int:
         sys.stdout.flush()
 
     try:
-        folder, conversation = job.reason_file.parent / _FOLDER, WorkerConversation()
+        folder, conversation = job.reason_file.parent / FOLDER, WorkerConversation()
         work: stream_orders.Work | None = stream_orders.work()
         if work is not None and _assignment(work).is_standby:
             work = _on_standby(spark, work, conversation, folder=folder, say=say)
@@ -343,22 +343,13 @@ class StreamTask:
 
     def _publish(self, sequence: Sequence) -> None:
         """Make the segments of a sequence and have them appear; on a thread of its own."""
-        spec, ends, folder = self._spec, sequence.end or {}, self._partials(sequence)
+        spec, folder = self._spec, self._partials(sequence)
         chunks = chunks_of(folder, spec)
-        if not chunks and dict(sequence.start) == dict(ends):
+        if not chunks and not self._moves_offsets(sequence):
             return
         for chunk in chunks:
             self._lock(chunk)
-        dataset, name = spec.schema.dataset, f"{self._assignment.base_sequence}_{sequence.id}"
-        covered = datasets.Range(
-            stream=spec.io.topic,
-            starts=sequence.start,
-            ends=ends,
-            max_event_times={
-                partition: instant_text(at)
-                for partition, at in self._event_times[sequence.id].items()
-            },
-        )
+        dataset = spec.schema.dataset
         # Without rows there is no chunk to lock, and so no folder; offsets move all the same.
         place = datasets.Allocation(dataset=dataset, path=folder, write=_NO_WRITE)
         written: tuple[NewFile, ...] = ()
@@ -369,7 +360,7 @@ class StreamTask:
             datasets.Files(str(each.interval), (f"{_ROWS}/{each.name}",), each.rows)
             for each in written
         ]
-        outcome = datasets.publish(place, files, sequence=name, stream_range=covered)
+        outcome = self._appear(place, files, sequence)
         rows = sum(each.rows for each in written)
         again = ", which another task had done before" if outcome.again else ""
         self._say(
@@ -377,19 +368,40 @@ class StreamTask:
         )
         shutil.rmtree(folder, ignore_errors=True)
 
+    def _moves_offsets(self, sequence: Sequence) -> bool:
+        """Return True if a sequence is to be published though it has no rows."""
+        return dict(sequence.start) != dict(sequence.end or {})
+
+    def _appear(
+        self, place: datasets.Allocation, files: list[datasets.Files], sequence: Sequence
+    ) -> datasets.Outcome:
+        """Publish the files of a sequence with the offsets that they stand for."""
+        covered = datasets.Range(
+            stream=self._spec.io.topic,
+            starts=sequence.start,
+            ends=sequence.end or {},
+            max_event_times={
+                partition: instant_text(at)
+                for partition, at in self._event_times[sequence.id].items()
+            },
+        )
+        name = f"{self._assignment.base_sequence}_{sequence.id}"
+        return datasets.publish(place, files, sequence=name, stream_range=covered)
+
+    def _ask_lock(self, chunk: Interval) -> str | None:
+        """Ask for the lock of a chunk, which all tasks of the stream share."""
+        return datasets.ask_lock(
+            self._spec.schema.dataset,
+            str(chunk),
+            kind="APPEND",
+            priority=self._spec.priority,
+            stream=True,
+        )
+
     def _lock(self, chunk: Interval) -> None:
-        """Get the lock of a chunk, which all tasks of the stream share; wait for whoever has it."""
+        """Get the lock of a chunk; wait for whoever has it."""
         waits = False
-        while (
-            datasets.ask_lock(
-                self._spec.schema.dataset,
-                str(chunk),
-                kind="APPEND",
-                priority=self._spec.priority,
-                stream=True,
-            )
-            is None
-        ):
+        while self._ask_lock(chunk) is None:
             if not waits:
                 self._say(f"waits for a lock on {chunk}: `orcaflow locks list` shows who has it")
             waits = True
