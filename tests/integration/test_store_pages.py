@@ -97,7 +97,10 @@ def rows_fetched(made: Engine, work: Callable[[], object]) -> list[int]:
 def test_a_question_of_each_second_is_answered_with_one_page(
     made: Engine, ask: Callable[[Engine], Any], heard: None
 ) -> None:
-    assert rows_fetched(made, lambda: ask(made)) == [PAGE]
+    *look, page = rows_fetched(made, lambda: ask(made))
+    assert page == PAGE
+    # Some ask first whether there is any.
+    assert look in ([], [1])
 
 
 def test_the_pages_together_hold_every_row_once(made: Engine) -> None:

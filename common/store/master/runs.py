@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     or_,
     select,
@@ -183,6 +184,22 @@ _EFFECTIVE_GROUP: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
     else_=process_instance.c.worker_group_id,
 )
+_IS_UNCLAIMED: Final = and_(
+    task_instance.c.host.is_distinct_from(UNASSIGNED),
+    _IS_OWN,
+    task_instance.c.state == TaskState.SUBMITTED,
+    task_instance.c.flag == 1,
+    task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES),
+    task_instance.c.submit_time < bindparam("submitted_before"),
+)
+_IS_ANY_UNCLAIMED: Final = FixedStatement(
+    select(
+        exists()
+        .where(process_instance.c.id == task_instance.c.process_instance_id)
+        .where(_IS_UNCLAIMED)
+    ),
+    prepared=True,
+)
 _UNCLAIMED: Final = (
     select(
         process_instance.c.process_instance_priority,
@@ -200,12 +217,7 @@ _UNCLAIMED: Final = (
         process_instance.c.id == task_instance.c.process_instance_id,
     )
     .outerjoin(worker_group, worker_group.c.id == _EFFECTIVE_GROUP)
-    .where(task_instance.c.host.is_distinct_from(UNASSIGNED))
-    .where(_IS_OWN)
-    .where(task_instance.c.state == TaskState.SUBMITTED)
-    .where(task_instance.c.flag == 1)
-    .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
-    .where(task_instance.c.submit_time < bindparam("submitted_before"))
+    .where(_IS_UNCLAIMED)
     .where(bindparam("after") < _TASK_PLACE)
     .order_by(_TASK_PLACE)
     .limit(bindparam("page"))
@@ -384,8 +396,12 @@ class PostgresRunStore(RunStore):
     def unclaimed(
         self, node: Node, *, submitted_before: datetime, after: int = 0, limit: int = PAGE
     ) -> tuple[QueueEntry, ...]:
-        asked = {"submitted_before": submitted_before, "after": after, "page": limit}
-        parameters = _owner(node) | asked
+        asked = _owner(node) | {"submitted_before": submitted_before}
+        # At each look of a master, and nearly always there is none.
+        ((is_any,),) = repeatable(self._engine, lambda db: _IS_ANY_UNCLAIMED.rows_alone(db, asked))
+        if not is_any:
+            return ()
+        parameters = asked | {"after": after, "page": limit}
         rows = repeatable(self._engine, lambda db: db.execute(_UNCLAIMED, parameters).all())
         entries = (
             queue_entry(
