@@ -46,11 +46,18 @@ NAME: Final = "orcaflow_kafka"
 """The format of streams that are read here."""
 
 _AT_ONCE: Final = 10_000
-_POLL_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 300.0
 _LEAST_ROWS: Final = 5_000
 _ROWS_PER_BATCH: Final = 200_000
+_PROMPT: Final[Mapping[str, int]] = {
+    # What a piece has is there already: a fetch that waits for more keeps the next piece waiting,
+    # since a broker's connection has one at a time.
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,
+}
+"""Properties that `consumerProperties` may change."""
 _OURS: Final[Mapping[str, str | bool]] = {
     # No group is formed: partitions are assigned, and offsets live with what is published.
     "group.id": "orcaflow",
@@ -196,8 +203,10 @@ class KafkaReader(DataSourceStreamReader):
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < piece.end:
             before = position
+            # A client that is asked for more than there is waits until its time is over.
+            count = min(_AT_ONCE, piece.end - position)
             messages, position = self._taken(
-                consumer.consume(_AT_ONCE, timeout=_POLL_SECONDS), position, piece
+                consumer.consume(count, timeout=_POLL_SECONDS), position, piece
             )
             if messages:
                 yield self._batch(piece.partition, messages)
@@ -341,7 +350,7 @@ def made_consumer(properties: Mapping[str, str], *, hear: Callable[[KafkaError],
     from confluent_kafka import KafkaException
 
     try:
-        return Made({**properties, **_OURS, "error_cb": hear})
+        return Made({**_PROMPT, **properties, **_OURS, "error_cb": hear})
     except KafkaException as error:
         # The client may quote the value, which may be a secret.
         refused = _PROPERTY.search(error.args[0].str())
