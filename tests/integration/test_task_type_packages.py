@@ -110,7 +110,9 @@ def test_a_master_raises_its_memory_after_a_failure_for_want_of_it(package: Path
     policy = read_graph(json.dumps({"tasks": [node]})).nodes["a"].retry_policy
     assert policy.memory is not None
     node["type"] = "SHELL"
-    with pytest.raises(InvalidDefinitionError, match="it is of DATA_QUALITY, GREET, PYSPARK"):
+    with pytest.raises(
+        InvalidDefinitionError, match="it is of COMPACT, DATA_QUALITY, GREET, PYSPARK"
+    ):
         read_graph(json.dumps({"tasks": [node]}))
 
 

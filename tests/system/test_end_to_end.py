@@ -132,8 +132,12 @@ def test_a_supervisor_of_a_stream_is_kept_until_it_is_terminated(
     document = copy.deepcopy(SMALL)
     document["suspended"] = True
     document["spec"]["ioConfig"] |= {
-        # The client's own brokers in memory, which have every topic.
-        "consumerProperties": {"bootstrap.servers": "none:1", "test.mock.num.brokers": "1"},
+        # The client's own brokers in memory, which make the topic that they are asked for.
+        "consumerProperties": {
+            "bootstrap.servers": "none:1",
+            "test.mock.num.brokers": "1",
+            "allow.auto.create.topics": "true",
+        },
         "startDelay": "PT0S",
         "period": "PT1S",
     }
