@@ -46,6 +46,7 @@ class Stage:
         self.db = db
         self.config = config
         self.port = port
+        self.gateways: list[JavaGateway] = []
         self.owner = Session()
         self.owner.__dict__.update(config=config, engine=db)
 
@@ -64,7 +65,13 @@ class Stage:
         parameters = GatewayParameters(
             port=self.port, auto_convert=True, auth_token=token, read_timeout=20
         )
-        return JavaGateway(gateway_parameters=parameters).entry_point
+        self.gateways.append(JavaGateway(gateway_parameters=parameters))
+        return self.gateways[-1].entry_point
+
+    def leave(self) -> None:
+        """Shut the clients down, or what they collect later would be logged in another test."""
+        for gateway in self.gateways:
+            gateway.shutdown()
 
     def an_author(self) -> Any:
         return self.entry(self.a_token("ada").text)
@@ -116,7 +123,9 @@ def stage(db: Engine, tmp_path: Path) -> Iterator[Stage]:
     )
     taken = listen("127.0.0.1", 0)
     with opened(responder(config, db, taken)):
-        yield Stage(db, config, taken.getsockname()[1])
+        stage = Stage(db, config, taken.getsockname()[1])
+        yield stage
+        stage.leave()
 
 
 def a_task(code: int, name: str, kind: str = "SHELL", **params: Any) -> dict[str, Any]:
