@@ -96,7 +96,7 @@ class _Reading:
         builder = TopologyBuilder(
             self._text("", top, "name") or "",
             config=self._values("", top, "config"),
-            hashing=top.get("hash", "spark"),
+            hash=top.get("hash", "spark"),
         )
         declarers: dict[str, Declarer] = {}
         names: list[str] = []
@@ -179,7 +179,7 @@ class _Reading:
                 if not hasattr(made, key):
                     raise AttributeError(f"{attribute} has no property {key!r:.100}")
                 setattr(made, key, value)
-        except Exception as error:  # noqa: BLE001  # The author's own code may raise anything.
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # An author's code raises anything.
             self._add(place, f"{named!r:.200} can't be made: {_explained(error)}")
             return None
         return made
@@ -203,8 +203,9 @@ class _Reading:
         if not isinstance(given, dict):
             self._add(place, "it must be keys with values")
             return None
-        for key in given.keys() - set(known):
-            self._add(place, f"{key!r:.120} is unknown; there are {', '.join(known)}")
+        for key in given:
+            if key not in known:
+                self._add(place, f"{key!r:.120} is unknown; there are {', '.join(known)}")
         return given
 
     def _text(self, place: str, part: Mapping[str, Any], key: str) -> str | None:
@@ -225,7 +226,7 @@ class _Reading:
         self.mistakes.append(f"{place}: {mistake}" if place else mistake)
 
 
-def _explained(error: Exception) -> str:
+def _explained(error: BaseException) -> str:
     """Return what an import or a constructor has raised, and the line of it."""
     told = f"{type(error).__name__}: {error!s:.300}"
     own = [

@@ -49,24 +49,35 @@ def mistakes_of(topology: Topology) -> Iterator[str]:
     """Yield what is wrong with a topology, in the order of its parts."""
     if not _is_name(topology.name):
         yield f"name: {_shown(topology.name)} is none: {_NAME_RULE}"
-    if topology.hashing not in HASHES:
-        yield f"hash: {_shown(topology.hashing)} is unknown; there are {' and '.join(HASHES)}"
+    if not isinstance(topology.hash, str) or topology.hash not in HASHES:
+        yield f"hash: {_shown(topology.hash)} is unknown; there are {' and '.join(HASHES)}"
     parts: dict[str, Part] = {}
     for part in topology.parts:
         if part.id in parts:
             yield f"{part.id}: this id is taken; each spout and bolt needs its own"
         parts.setdefault(part.id, part)
     streams: dict[str, dict[str, Stream]] = {}
+    undeclared: dict[str, str] = {}
     for part in topology.parts:
-        if isinstance(part.component, _KINDS):
-            streams.setdefault(part.id, streams_of(part.component))
+        try:
+            if isinstance(part.component, _KINDS):
+                streams.setdefault(part.id, streams_of(part.component))
+        except TypeError as error:
+            undeclared[part.id] = f"{part.id}: {error}"
     if not any(isinstance(part.component, Spout) for part in topology.parts):
         yield "spouts: there is none, so nothing would ever come in"
     for part in topology.parts:
+        if part.id in undeclared:
+            yield undeclared[part.id]
         yield from _mistakes_of_part(part, streams.get(part.id, {}))
+        taken_already = set()
         for number, taken in enumerate(part.inputs):
-            place = f"{part.id}: input {number + 1}"
-            yield from _mistakes_of_input(place, taken, part, parts, streams)
+            place, source = f"{part.id}: input {number + 1}", (taken.component, taken.stream)
+            if source in taken_already:
+                yield f"{place}: it takes the stream {source[1]!r} of {source[0]!r} already"
+            taken_already.add(source)
+            if taken.component not in undeclared:
+                yield from _mistakes_of_input(place, taken, part, parts, streams)
     yield from _mistakes_of_shape(topology, parts)
 
 
@@ -101,12 +112,16 @@ def _mistakes_of_part(part: Part, streams: Mapping[str, Stream]) -> Iterator[str
         yield f"{part.id}: a spout takes no stream"
     if not isinstance(component, Spout) and not part.inputs:
         yield f"{part.id}: it takes no stream; add a grouping, or leave it out"
+    yield from _mistakes_of_pickling(part.id, component)
+
+
+def _mistakes_of_pickling(place: str, made: object) -> Iterator[str]:
     try:
-        pickle.dumps(component)
+        pickle.dumps(made)
     except Exception as error:  # noqa: BLE001  # An author's object may raise anything.
         yield (
-            f"{part.id}: the object of {kind} can't be pickled, as its tasks need it:"
-            f" {error!s:.300}; make in `process` what can't be copied"
+            f"{place}: the object of {type(made).__name__} can't be pickled, as its tasks need it:"
+            f" {error!s:.300}; make in its method what can't be copied"
         )
 
 
@@ -114,7 +129,7 @@ def _mistakes_of_stream(place: str, name: str, stream: Stream) -> Iterator[str]:
     if not _is_name(name):
         yield f"{place}: this name is none: {_NAME_RULE}"
     for field in stream.fields:
-        if not isinstance(field, str) or not _FIELD.fullmatch(field):
+        if not _FIELD.fullmatch(field):
             yield f"{place}: {field!r:.120} is no name of a field: letters, digits and '_'"
     for field, times in Counter(stream.fields).items():
         if times > 1:
@@ -137,7 +152,7 @@ def _mistakes_of_input(
     found = streams.get(taken.component, {})
     stream = found.get(taken.stream)
     if stream is None:
-        known = ", ".join(found) or "none"
+        known = ", ".join(map(str, found)) or "none"
         yield (
             f"{place}: {taken.component!r} has no stream {_shown(taken.stream)}; it declares"
             f" {known}"
@@ -151,9 +166,9 @@ def _mistakes_of_input(
                 f"{place}: {taken.component!r} has no field {', '.join(map(_shown, unknown))} in"
                 f" its stream {taken.stream!r}; it has {', '.join(stream.fields)}"
             )
-        for field, times in Counter(grouping.fields).items():
+        for field, times in Counter(map(_shown, grouping.fields)).items():
             if times > 1:
-                yield f"{place}: the field {_shown(field)} is grouped by {times} times"
+                yield f"{place}: the field {field} is grouped by {times} times"
         if not grouping.fields:
             yield f"{place}: no field to group by; `global_grouping` is for one task"
     if isinstance(grouping, Direct) and not stream.direct:
@@ -166,8 +181,11 @@ def _mistakes_of_input(
             f"{place}: the stream {taken.stream!r} of {taken.component!r} is direct: only"
             " `direct_grouping` takes it"
         )
-    if isinstance(grouping, Custom) and not callable(getattr(grouping.chooser, "choose", None)):
-        yield f"{place}: {type(grouping.chooser).__name__} has no method `choose(record, tasks)`"
+    if isinstance(grouping, Custom):
+        if not callable(getattr(grouping.chooser, "choose", None)):
+            name = type(grouping.chooser).__name__
+            yield f"{place}: {name} has no method `choose(record, tasks)`"
+        yield from _mistakes_of_pickling(place, grouping.chooser)
     if isinstance(part.component, StatefulBolt) and not isinstance(grouping, ByFields):
         yield (
             f"{place}: a stateful bolt has its state by the fields that it is grouped by; take the"

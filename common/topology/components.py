@@ -6,6 +6,7 @@ it holds must be what each of them may have a copy of. What it emits it declares
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
@@ -78,15 +79,15 @@ class Spout(Component):
     """A source of records. The sources of Orcaflow's own are such; a trial gives them inputs."""
 
 
-class Bolt(Component):
+class Bolt(Component, ABC):
     """Takes records one by one; what it remembers lasts for a batch at most."""
 
+    @abstractmethod
     def process(self, record: Record, emit: Emit) -> None:
         """Take a record."""
-        raise NotImplementedError
 
 
-class StatefulBolt(Component):
+class StatefulBolt(Component, ABC):
     """Takes records one by one, with a state for each key, the values that they are grouped by.
 
     Records of one key come one after the other, in the task that the key belongs to. A state must
@@ -97,9 +98,9 @@ class StatefulBolt(Component):
         """Return the state of a key that is seen for the first time."""
         return None
 
+    @abstractmethod
     def process(self, record: Record, state: Any, emit: Emit) -> Any:
         """Take a record, and return the key's state after it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +111,35 @@ class Batch:
     number: int
 
 
-class Sink(Component):
+class Sink(Component, ABC):
     """Writes records out, a task's share of a batch at a time.
 
     A batch that failed comes again under its number: a sink that keeps the numbers it has written
     writes each record once.
     """
 
+    @abstractmethod
     def write(self, records: Sequence[Record], batch: Batch) -> None:
         """Write the share of a task."""
-        raise NotImplementedError
 
 
 def streams_of(component: Component) -> dict[str, Stream]:
-    """Return the streams that a component declares, by their names."""
+    """Return the streams that a component declares, by their names.
+
+    `TypeError` for a declaration that is none; one that is empty is of a component without streams.
+    """
     declared = component.outputs
     if isinstance(declared, Mapping):
-        return {name: _stream(fields) for name, fields in declared.items()}
-    return {DEFAULT: _stream(declared)} if declared else {}
+        return {name: _stream(component, fields) for name, fields in declared.items()}
+    return {DEFAULT: _stream(component, declared)} if declared else {}
 
 
-def _stream(declared: Sequence[str] | Stream) -> Stream:
-    if isinstance(declared, Stream):
-        return declared
-    return Stream((declared,) if isinstance(declared, str) else tuple(declared))
+def _stream(component: Component, declared: object) -> Stream:
+    found = declared.fields if isinstance(declared, Stream) else declared
+    fields = (found,) if isinstance(found, str) else found
+    if not isinstance(fields, Sequence) or not all(isinstance(each, str) for each in fields):
+        raise TypeError(
+            f"{type(component).__name__}.outputs must be names of fields, or those of each stream"
+            f" by its name, not {declared!r:.120}"
+        )
+    return Stream(tuple(fields), isinstance(declared, Stream) and declared.direct)

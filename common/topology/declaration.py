@@ -10,10 +10,10 @@ topology = b.create_topology()
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from common.topology.components import DEFAULT, Component, Spout
+from common.topology.components import DEFAULT, Component
 from common.topology.groupings import (
     ByFields,
     Chooser,
@@ -62,7 +62,7 @@ class Topology:
     name: str
     parts: tuple[Part, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
-    hashing: Hash = "spark"
+    hash: Hash = "spark"
     """The hash of fields groupings: Spark's, or Storm's, which names the tasks that Storm names."""
 
     def test(self, inputs: Mapping[str, Iterable[Any]]) -> Trial:
@@ -128,11 +128,15 @@ class TopologyBuilder:
     """Declares a topology; nothing is checked before `create_topology`."""
 
     def __init__(
-        self, name: str, *, config: Mapping[str, Any] | None = None, hashing: Hash = "spark"
+        self,
+        name: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        hash: Hash = "spark",  # noqa: A002  # The word of Storm's hashing in a topology.
     ) -> None:
         self._name = name
         self._config = dict(config or {})
-        self._hash: Hash = hashing
+        self._hash: Hash = hash
         self._parts: list[tuple[Part, Declarer]] = []
 
     def set_spout(
@@ -164,18 +168,10 @@ class TopologyBuilder:
         return Topology(
             name=self._name,
             parts=tuple(
-                Part(
-                    id=part.id,
-                    component=part.component,
-                    executors=part.executors,
-                    tasks=part.tasks,
-                    inputs=tuple(declarer.inputs),
-                    config=part.config,
-                )
-                for part, declarer in self._parts
+                replace(part, inputs=tuple(declarer.inputs)) for part, declarer in self._parts
             ),
             config=self._config,
-            hashing=self._hash,
+            hash=self._hash,
         )
 
     def create_topology(self) -> Topology:
@@ -202,11 +198,6 @@ class TopologyBuilder:
         )
         self._parts.append((part, declarer))
         return declarer
-
-
-def is_spout(part: Part) -> bool:
-    """Return True if a part takes nothing in."""
-    return isinstance(part.component, Spout)
 
 
 def _names(fields: Sequence[str] | str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ routed; where a grouping goes by turns, these begin anew with a router.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from common.topology.components import EmitError, Record
@@ -36,7 +37,7 @@ class Router:
         tasks: int,
         emitter: int,
         emitters: int,
-        hashing: Hash = "spark",
+        hash: Hash = "spark",  # noqa: A002  # As a topology has it.
     ) -> None:
         """`tasks` the bolt has, `emitters` the component that emits, of which this is one."""
         self._name = f"{topology}\0{taken.component}\0{taken.stream}\0{bolt}\0{emitter}"
@@ -45,7 +46,7 @@ class Router:
         self._tasks = tasks
         self._emitter = emitter
         self._emitters = emitters
-        self._hash = HASHES[hashing]
+        self._hash = HASHES[hash]
         self._number = 0
         self._had = [0] * tasks
         self._order: tuple[int, ...] = ()
@@ -78,7 +79,7 @@ class Router:
                 # To a task that does not take the stream nothing is sent, as in Storm.
                 return (direct,) if direct is not None and 0 <= direct < self._tasks else ()
             case Custom(chooser):
-                return self._chosen(tuple(chooser.choose(record, self._tasks)), chooser)
+                return self._chosen(chooser.choose(record, self._tasks), chooser)
 
     def _in_turn(self, number: int) -> int:
         block, place = divmod(number, self._tasks)
@@ -95,12 +96,12 @@ class Router:
         self._had[chosen] += 1
         return chosen
 
-    def _chosen(self, tasks: tuple[int, ...], chooser: object) -> tuple[int, ...]:
-        wrong = [task for task in tasks if task not in range(self._tasks)]
-        if wrong:
+    def _chosen(self, answer: object, chooser: object) -> tuple[int, ...]:
+        tasks = tuple(answer) if isinstance(answer, Iterable) else None
+        if tasks is None or any(task not in range(self._tasks) for task in tasks):
             raise EmitError(
-                f"{type(chooser).__name__} has chosen {wrong[0]!r:.50} for {self._bolt!r}, whose"
-                f" tasks are 0 to {self._tasks - 1}"
+                f"{type(chooser).__name__} has chosen {tasks or answer!r:.50} for {self._bolt!r},"
+                f" whose tasks are 0 to {self._tasks - 1}"
             )
         return tasks
 

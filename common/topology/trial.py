@@ -132,7 +132,7 @@ class _Run:
             case StatefulBolt():
                 for record, taken in received:
                     assert isinstance(taken.grouping, ByFields)
-                    key = tuple(record[name] for name in taken.grouping.fields)
+                    key = _key([record[name] for name in taken.grouping.fields])
                     state = trial.states[key] if key in trial.states else component.initial()
                     trial.states[key] = component.process(record, state, emit)
             case Sink():
@@ -153,7 +153,7 @@ class _Run:
                         tasks=bolt.tasks,
                         emitter=task,
                         emitters=part.tasks,
-                        hashing=self._topology.hashing,
+                        hash=self._topology.hash,
                     ),
                 )
                 for bolt, taken in self._subscribers.get((part.id, stream), ())
@@ -164,6 +164,11 @@ class _Run:
 
     def _deliver(self, bolt: str, task: int, record: Record, taken: Input) -> None:
         self._waiting[bolt][task].append((record, taken))
+
+
+def _key(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return values that may hold lists as what a state can be kept by."""
+    return tuple(_key(each) if isinstance(each, list | tuple) else each for each in values)
 
 
 class _TrialEmit:
@@ -194,6 +199,8 @@ class _TrialEmit:
     def direct(self, task: int, *values: Any, stream: str = DEFAULT) -> tuple[int, ...]:
         if not self._stream(stream).direct:
             raise EmitError(f"{self._part.id}: the stream {stream!r} is not direct")
+        if not isinstance(task, int):
+            raise EmitError(f"{self._part.id}: a task is a number, not {task!r:.50}")
         return self._route(values, stream, task)
 
     def _stream(self, name: str) -> Stream:

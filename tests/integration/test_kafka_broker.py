@@ -31,6 +31,7 @@ from worker.spark.streaming.kafka_source import (
     KafkaReader,
     OffsetExpiredError,
     StreamAwayError,
+    last_records,
 )
 
 pytestmark = pytest.mark.slow
@@ -136,6 +137,9 @@ def test_what_transactions_have_committed_is_read_and_nothing_else(
     # Each end of a transaction takes an offset: 5, 11 and 15.
     io = an_io(kafka.servers, "transactions")
     assert ask_kafka(io).latest == {0: 16}
+    # A standby that warms up does not wait for what is open either.
+    properties = librdkafka_properties(io.consumer, {})
+    assert last_records("transactions", properties, 10, partitions=8) == ({0: 6}, {0: 16})
     reading = readings(io, {0: 0})
     assert reading.latest() == {"0": 16}
     kept = [(offset, b"kept") for offset in (0, 1, 2, 3, 4, 12, 13, 14)]

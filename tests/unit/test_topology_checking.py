@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.topology.checking import InvalidTopologyError
-from common.topology.components import Bolt, Sink, Spout, Stream
+from common.topology.components import Bolt, Sink, Spout, StatefulBolt, Stream
 from common.topology.declaration import TopologyBuilder
 from tests.topologies import ByLength, Count, Forward, Kept, Lines, Split, Switch, words
 
@@ -57,13 +57,25 @@ class Nameless(Spout):
     outputs = ("a b",)
 
 
-class Talking(Sink):
+class UnpicklableChooser(ByLength):
+    def __init__(self) -> None:
+        self.made = lambda: None
+
+
+class Talking(Kept):
     outputs = ("a",)
 
 
-class Unpicklable(Bolt):
+class Unpicklable(Forward):
     def __init__(self) -> None:
         self.made = lambda: None
+
+
+class Odd(Spout):
+    """Declares whatever it is given."""
+
+    def __init__(self, outputs: Any) -> None:
+        self.outputs = outputs  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +108,50 @@ def test_a_bolt_that_can_not_be_one(bolt: Any, said: str) -> None:
     assert said in mistake
 
 
+@pytest.mark.parametrize("outputs", [5, (1, 2), {"default": 5}, {"default": [["a"]]}, {7: ["a"]}])
+def test_outputs_that_are_none_are_told(outputs: Any) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Odd(outputs))
+    builder.set_bolt("b", Forward()).fields_grouping("s", "a")
+    found = mistakes(builder)
+    assert found[0].startswith("s: "), found
+
+
+@pytest.mark.parametrize("fields", [[1], [["a"]], [None]])
+def test_fields_to_group_by_that_are_none_are_told(fields: Any) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("b", Forward()).fields_grouping("s", fields)
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("b: input 1: 's' has no field ")
+
+
+@pytest.mark.parametrize("base", [Bolt, StatefulBolt, Sink])
+def test_a_component_without_its_method_can_not_be_made(base: Any) -> None:
+    with pytest.raises(TypeError, match=r"process|write"):
+        type("Unfinished", (base,), {})()
+
+
+def test_a_stream_is_taken_once_by_a_bolt() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("b", Forward()).shuffle_grouping("s").all_grouping("s")
+    assert mistakes(builder) == ["b: input 2: it takes the stream 'default' of 's' already"]
+
+
 @pytest.mark.parametrize("number", [0, -1, 1_001, True, 2.0, "2"])
 def test_a_number_of_tasks_that_is_none(number: Any) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Lines(), tasks=number)
     (mistake,) = mistakes(builder)
     assert "tasks must be a number from 1 to 1,000" in mistake
+
+
+@pytest.mark.parametrize("wrong", ["md5", ["storm"], None])
+def test_an_unknown_hash_is_told(wrong: Any) -> None:
+    builder = TopologyBuilder("t", hash=wrong)
+    builder.set_spout("s", Lines())
+    assert mistakes(builder) == [f"hash: {wrong!r} is unknown; there are spark and storm"]
 
 
 @pytest.mark.parametrize("name", ["", "__ack", "a b", "é", "a" * 101, "\u202eabc", "a\n", 7])
@@ -171,13 +221,15 @@ def test_a_key_has_one_number_of_fields() -> None:
 def test_a_grouping_of_ones_own_needs_a_method() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Lines())
-    bolt = builder.set_bolt("b", Forward()).custom_grouping("s", ByLength())
+    builder.set_bolt("b", Forward()).custom_grouping("s", ByLength())
     builder.create_topology()
-    bolt.custom_grouping("s", object())  # type: ignore[arg-type]
-    assert mistakes(builder) == ["b: input 2: object has no method `choose(record, tasks)`"]
+    builder.set_bolt("c", Forward()).custom_grouping("s", object())  # type: ignore[arg-type]
+    assert mistakes(builder) == ["c: input 1: object has no method `choose(record, tasks)`"]
 
 
-def test_an_unknown_hash_is_told() -> None:
-    builder = TopologyBuilder("t", hashing="md5")  # type: ignore[arg-type]
+def test_a_grouping_of_ones_own_is_pickled_too() -> None:
+    builder = TopologyBuilder("t")
     builder.set_spout("s", Lines())
-    assert mistakes(builder) == ["hash: 'md5' is unknown; there are spark and storm"]
+    builder.set_bolt("b", Forward()).custom_grouping("s", UnpicklableChooser())
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("b: input 1: the object of UnpicklableChooser can't be pickled")

@@ -83,6 +83,9 @@ def test_other_groupings() -> None:
         ("name: words", "name: !!python/object:os.system x", "the tag"),
         ("name: words", "name: [", "not YAML"),
         ("args: [word]", "args: [wort]", "count: input 1: 'split' has no field 'wort'"),
+        ("name: words", "name: words\nhash: [storm]", "hash: ['storm'] is unknown"),
+        ("topologies.Split", "topologies.Bolt", "bolts[0]: 'tests.topologies.Bolt' can't be made: TypeError"),
+        ("topologies.Split, par", "topologies.leave, par", "can't be made: SystemExit: 3"),
         ("tasks: 4", "tasks: 0", "count: tasks must be a number from 1 to 1,000, not 0"),
     ],
 )  # fmt: skip
@@ -90,6 +93,11 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, said: str) -> None
     assert old in WORDS
     found = mistakes(WORDS.replace(old, new, 1))
     assert any(said in mistake for mistake in found), found
+
+
+def test_unknown_keys_are_told_in_the_order_written() -> None:
+    found = mistakes(WORDS.replace("tasks: 2}", "zeta: 1, alpha: 2, mu: 3}"))
+    assert [each.split("'")[1] for each in found] == ["zeta", "alpha", "mu"]
 
 
 @pytest.mark.parametrize("text", ["", "- a", "7", "null"])

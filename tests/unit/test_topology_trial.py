@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_words_are_counted_each_by_one_task() -> None:
 
 @pytest.mark.parametrize(("hashing", "hashed"), [("spark", spark_hash), ("storm", storm_hash)])
 def test_fields_go_to_the_task_that_their_hash_names(hashing: str, hashed: object) -> None:
-    builder = TopologyBuilder("t", hashing=hashing)  # type: ignore[arg-type]
+    builder = TopologyBuilder("t", hash=hashing)  # type: ignore[arg-type]
     builder.set_spout("s", Lines(), tasks=3)
     builder.set_bolt("b", Forward(), tasks=5).fields_grouping("s", "line")
     given = [(f"line {number}",) for number in range(40)]
@@ -113,18 +114,29 @@ def test_a_partial_key_has_two_tasks_and_shares_its_load() -> None:
     assert two_way > 10
 
 
+class Astray:
+    def choose(self, record: Record, tasks: int) -> tuple[int, ...]:
+        return (tasks,)
+
+
+class Odd:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def choose(self, record: Record, tasks: int) -> Any:
+        return self.answer
+
+
 def test_a_grouping_of_ones_own_may_copy_or_drop_and_is_held_to_the_tasks() -> None:
     builder, _ = forwards(1)
     builder.set_bolt("b", Forward(), tasks=3).custom_grouping("s", ByLength())
     topology = builder.create_topology()
     assert counts(topology, "b", [("",), ("a",), ("bb",), ("ccc",), ("dddd",)]) == [1, 2, 1]
 
-    class Astray:
-        def choose(self, record: Record, tasks: int) -> tuple[int, ...]:
-            return (tasks,)
-
     builder.set_bolt("c", Forward(), tasks=3).custom_grouping("s", Astray())
-    with pytest.raises(EmitError, match="Astray has chosen 3 for 'c', whose tasks are 0 to 2"):
+    with pytest.raises(
+        EmitError, match=r"Astray has chosen \(3,\) for 'c', whose tasks are 0 to 2"
+    ):
         builder.create_topology().test({"s": [("a",)]})
 
 
@@ -204,6 +216,30 @@ def test_the_first_count_of_a_key_comes_from_initial() -> None:
     builder.set_bolt("count", Count(first=10)).fields_grouping("s", "word")
     trial = builder.create_topology().test({"s": [("a",), ("a",)]})
     assert trial["count", 0].states == {("a",): 12}
+
+
+@pytest.mark.parametrize("answer", [None, 1, ["0"], [[0]]])
+def test_a_grouping_that_answers_no_tasks_is_told(answer: Any) -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("b", Forward(), tasks=2).custom_grouping("s", Odd(answer))
+    with pytest.raises(EmitError, match="Odd has chosen"):
+        builder.create_topology().test({"s": [("a",)]})
+
+
+@pytest.mark.parametrize("task", ["0", None, 1.0])
+def test_a_direct_record_names_its_task_by_a_number(task: Any) -> None:
+    builder, _ = forwards(1)
+    builder.set_bolt("switch", Switch()).shuffle_grouping("s")
+    with pytest.raises(EmitError, match="switch: a task is a number, not"):
+        builder.create_topology().test({"s": [(task,)]})
+
+
+def test_a_key_may_hold_lists_where_its_hash_knows_them() -> None:
+    builder = TopologyBuilder("t", hash="storm")
+    builder.set_spout("s", Words())
+    builder.set_bolt("count", Count()).fields_grouping("s", "word")
+    trial = builder.create_topology().test({"s": [(["a", ["b"]],), (["a", ["b"]],)]})
+    assert trial["count", 0].states == {(("a", ("b",)),): 2}
 
 
 class Words(Lines):

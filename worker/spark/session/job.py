@@ -6,6 +6,7 @@ Standard library only. Its file is removed as soon as it has been read, for it m
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,11 @@ class Job:
             document=document,
             reason_file=reason_file,
         )
+
+    def say(self, text: str) -> None:
+        """Write a line of Orcaflow's own into the log of the task, at once."""
+        sys.stdout.write(f"[orcaflow] {self.shown(text)}\n")
+        sys.stdout.flush()
 
     def shown(self, text: str) -> str:
         """Lines for people: without the job's secrets, and without control characters."""

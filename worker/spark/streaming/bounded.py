@@ -7,7 +7,6 @@ not added again. The offsets of the dataset's stream are nobody's business here.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -37,26 +36,22 @@ def run(spark: SparkSession, job: Job) -> int:
     """Read the range and have its rows appear; 0, or raises what went wrong."""
     document = job.document
 
-    def say(text: str) -> None:
-        sys.stdout.write(f"[orcaflow] {job.shown(text)}\n")
-        sys.stdout.flush()
-
     try:
         spec = read_range_spec(document["spec"])
         dataset = spec.schema.dataset
         if datasets.was_published(dataset, _KEY):
-            say(f"an earlier attempt of this task has added the range to {dataset}")
+            job.say(f"an earlier attempt of this task has added the range to {dataset}")
             return 0
         bounds = read_bound(document["from"]), read_bound(document["to"])
         starts, ends = resolved(spec.io.topic, librdkafka_properties(spec.io.consumer, {}), *bounds)
-        say(f"the range is {_shown(starts, ends)}")
+        job.say(f"the range is {_shown(starts, ends)}")
         task = RangeTask(
             spark,
             spec,
             assignment_of(dataset, starts, ends),
             Unsupervised(),
             folder=job.reason_file.parent / FOLDER,
-            say=say,
+            say=job.say,
         )
         task.run()
     except (SchedulerError, datasets.DatasetError) as error:

@@ -14,7 +14,6 @@ dimensions are compared so, and each metric by what it comes to over the whole c
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -47,10 +46,6 @@ def run(spark: SparkSession, job: Job) -> int:
     document = job.document
     given = document["metrics"]
 
-    def say(text: str) -> None:
-        sys.stdout.write(f"[orcaflow] {job.shown(text)}\n")
-        sys.stdout.flush()
-
     try:
         Compaction(
             spark,
@@ -58,7 +53,7 @@ def run(spark: SparkSession, job: Job) -> int:
             most_rows=int(document["most_rows"]),
             priority=int(document["priority"]),
             schema=read_metrics(given) if given else None,
-            say=say,
+            say=job.say,
         ).run(str(document["interval"]))
     except datasets.LockLostError as error:
         raise WorkFailedError(

@@ -276,31 +276,6 @@ class KafkaReader(DataSourceStreamReader):
         )
 
 
-def last_records(
-    topic: str, properties: Mapping[str, str], most: int, *, partitions: int
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Return starts and ends of the last records of the first few partitions.
-
-    A `KafkaException` if the broker does not answer.
-    """
-    from confluent_kafka import TopicPartition
-
-    # Who is refused only hears that time is over: the task itself tells the reason.
-    consumer = made_consumer(properties, hear=lambda _: None)
-    try:
-        known = consumer.list_topics(topic, timeout=_LOOK_SECONDS).topics[topic].partitions
-        marks = {
-            partition: consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_LOOK_SECONDS
-            )
-            for partition in sorted(known)[:partitions]
-        }
-    finally:
-        consumer.close()
-    ends = {partition: last for partition, (_, last) in marks.items()}
-    return {each: max(first, ends[each] - most) for each, (first, _) in marks.items()}, ends
-
-
 def _headers(message: Message) -> list[dict[str, Any]] | None:
     headers: Any = message.headers()
     return None if headers is None else [{"key": key, "value": value} for key, value in headers]
@@ -422,3 +397,18 @@ class Topic:
             lasting = [each for each in self._refusals if each.name() in _LASTING]
             told = (lasting or [error.args[0]])[0].str()
             raise StreamAwayError(f"the topic {self._name} can't be looked at: {told}") from error
+
+
+def last_records(
+    name: str, properties: Mapping[str, str], most: int, *, partitions: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return starts and ends of the last records, so many each, of the first few partitions.
+
+    `StreamAwayError` if the broker does not answer, or there is no such topic.
+    """
+    with Topic(name, properties) as topic:
+        few = topic.partitions()[:partitions]
+        if not few:
+            raise StreamAwayError(f"the topic {name} does not exist")
+        first, last = topic.first(few), topic.last(few)
+    return {each: max(first[each], last[each] - most) for each in few}, last

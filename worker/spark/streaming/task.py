@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 import threading
 import time
 from collections import Counter
@@ -87,17 +86,13 @@ class _Reading:
 def run(spark: SparkSession, job: Job) -> int:
     """Do the work that the worker names; 0 if it was published, or the supervisor stopped it."""
 
-    def say(text: str) -> None:
-        sys.stdout.write(f"[orcaflow] {job.shown(text)}\n")
-        sys.stdout.flush()
-
     try:
         folder, conversation = job.reason_file.parent / FOLDER, WorkerConversation()
         work: stream_orders.Work | None = stream_orders.work()
         if work is not None and _assignment(work).is_standby:
-            work = _on_standby(spark, work, conversation, folder=folder, say=say)
+            work = _on_standby(spark, work, conversation, folder=folder, say=job.say)
         if work is None:
-            say("stopped by its supervisor, which has no work for it")
+            job.say("stopped by its supervisor, which has no work for it")
             return 0
         task = StreamTask(
             spark,
@@ -105,11 +100,11 @@ def run(spark: SparkSession, job: Job) -> int:
             _assignment(work),
             conversation,
             folder=folder,
-            say=say,
+            say=job.say,
             secrets=work.secrets,
         )
         if not task.run():
-            say("stopped by its supervisor: what it had not published is nobody's any more")
+            job.say("stopped by its supervisor: what it had not published is nobody's any more")
     except (SchedulerError, datasets.DatasetError) as error:
         raise failure_of(error) from error
     return 0
