@@ -176,6 +176,12 @@ def delete_project(
                 f"project {found.name!r} has {counted(len(streams), 'supervisor')}; terminate"
                 f" them first: orcaflow stream terminate {shlex.quote(streams[0])}"
             )
+        topologies = store.live_topologies_in(made.db, found.id)
+        if topologies:
+            raise NotAllowedError(
+                f"project {found.name!r} has topologies; kill them first:"
+                f" orcaflow topology kill {shlex.quote(topologies[0])}"
+            )
         if not store.delete_project(made.db, found.id):
             raise NotAllowedError(f"project {found.name!r} has been deleted by somebody else")
     return found

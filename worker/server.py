@@ -69,6 +69,7 @@ from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
+from common.store.worker.topologies import PostgresTopologies
 from common.store.worker.worker_groups import ensure_worker_groups
 from common.tls import worker_server_context
 from worker import tenants
@@ -78,6 +79,7 @@ from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
 from worker.datasets.orders import OrderBook
 from worker.datasets.server import DatasetServer
+from worker.datasets.topologies import TopologyDesk, TopologyFolders
 from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
@@ -215,7 +217,17 @@ class WorkerServer:
                 node=lambda: made[0].identity.node,
                 clock=self._clock,
             )
-            datasets = self._dataset_server(PostgresDatasetStore(engine), cluster, orders)
+            topologies = TopologyDesk(
+                PostgresTopologies(engine),
+                TopologyFolders(
+                    config.topologies_dir, cluster=cluster, for_tenants=self._for_tenants
+                ),
+                node=lambda: made[0].identity.node,
+                clock=self._clock,
+            )
+            datasets = self._dataset_server(
+                PostgresDatasetStore(engine), cluster, orders, topologies
+            )
             stack.callback(datasets.close)
             supervisor, worker = self._parts(store, group_ids, cluster, registry, datasets)
             made.append(worker)
@@ -398,13 +410,23 @@ class WorkerServer:
         return DatasetFolders(root, cluster=cluster, for_tenants=self._for_tenants)
 
     def _dataset_server(
-        self, store: PostgresDatasetStore, cluster: str, orders: OrderBook
+        self,
+        store: PostgresDatasetStore,
+        cluster: str,
+        orders: OrderBook,
+        topologies: TopologyDesk,
     ) -> DatasetServer:
-        folders = self._dataset_folders(cluster)
+        answers = DatasetAnswers(
+            store,
+            self._dataset_folders(cluster),
+            orders=orders,
+            topologies=topologies,
+            remove=self._clean.remove,
+        )
         return DatasetServer(
             self._config.home / "run" / f"datasets-{self._settings.port}",
             key=read_key(log_key_file(self._config), makes=True),
-            answer=DatasetAnswers(store, folders, orders=orders, remove=self._clean.remove).answer,
+            answer=answers.answer,
             runs_here=lambda task: task in self._running(),
             clock=self._clock,
             for_tenants=self._for_tenants,

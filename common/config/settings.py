@@ -225,6 +225,8 @@ class WorkerConfig:
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
     datasets_dir: str = ""
     """Folder of datasets' files, one for all workers; empty is datasets in the folder of data."""
+    topologies_dir: str = ""
+    """Folder of topologies' state, one for all workers; empty: topologies in the folder of data."""
     unused_segment_days: Annotated[int, Ge(0), Le(36_500)] = 0
     """Age in days at which segments that were replaced go, with their files; 0: never."""
     http_host: str = "127.0.0.1"
@@ -343,3 +345,8 @@ class Config:
     def datasets_dir(self) -> Path:
         """The folder of the files of datasets."""
         return Path(self.worker.datasets_dir or self.data_dir / "datasets")
+
+    @property
+    def topologies_dir(self) -> Path:
+        """The folder of the state of topologies."""
+        return Path(self.worker.topologies_dir or self.data_dir / "topologies")

@@ -27,6 +27,7 @@ WINDOWS: Final[Mapping[str, int | None]] = {
     ":all-time": None,
 }
 """The windows that figures are kept for, by Storm's names, in seconds."""
+_GREATEST: Final = 1e300
 
 
 class DocumentError(ValueError):
@@ -34,7 +35,7 @@ class DocumentError(ValueError):
 
 
 class Status(StrEnum):
-    """What a topology is, in Storm's words. Derived: from what is wanted, and what is obeyed."""
+    """The status of a topology, in Storm's words, derived from what is wanted and what is obeyed."""
 
     ACTIVE = "ACTIVE"
     INACTIVE = "INACTIVE"
@@ -77,7 +78,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What people want of a topology. `number` grows with each change of any part.
+    """The wishes of people for a topology. `number` grows with each change of any part.
 
     `cores`, `executors` and `tasks` (by component) are what rebalances have set, the last of which
     was the change `rebalanced`. Before it acts on one, and before it ends if `killed`, the task
@@ -231,7 +232,7 @@ class ComponentError:
         return cls(
             component=_text(document.get("component")),
             task=_count(document.get("task")),
-            time=datetime.fromisoformat(_text(document.get("time"))),
+            time=_moment(document.get("time")),
             error=_text(document.get("error")),
         )
 
@@ -280,7 +281,7 @@ class Report:
             state=RunState(document.get("state", RunState.STARTING)),
             obeyed=_count(document.get("obeyed", -1), least=-1),
             version=_count(document.get("version", 0)),
-            began=None if began is None else datetime.fromisoformat(_text(began)),
+            began=None if began is None else _moment(began),
             batch=_count(document.get("batch", -1), least=-1),
             cores=_count(document.get("cores", 0)),
             lag=_counts(document, "lag"),
@@ -331,7 +332,17 @@ def _count(given: object, *, least: int = 0) -> int:
 def _number(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise DocumentError(f"{given!r:.50} is no number")
+    # Neither NaN nor infinity, which no document of JSON holds, nor what no float does.
+    if not -_GREATEST < given < _GREATEST:
+        raise DocumentError(f"{given!r:.50} is no number that can be kept")
     return float(given)
+
+
+def _moment(given: object) -> datetime:
+    found = datetime.fromisoformat(_text(given))
+    if found.tzinfo is None:
+        raise DocumentError(f"{given!r:.50} is a time without its zone")
+    return found
 
 
 def _counts(document: Mapping[str, Any], key: str) -> dict[str, int]:

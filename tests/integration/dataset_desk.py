@@ -18,12 +18,14 @@ from common.store.streams.locks import request_locks
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
+from common.store.worker.topologies import PostgresTopologies
 from orcaflow.datasets import Allocation, Files
 from tests.integration.store_races.racing import WORKER, a_run, claim, submit
 from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
 from worker.datasets.orders import OrderBook
 from worker.datasets.server import DatasetServer
+from worker.datasets.topologies import TopologyDesk, TopologyFolders
 from worker.workspace import remove_directory
 
 CLUSTER = "0123456789ab"
@@ -45,6 +47,12 @@ class Desk:
             PostgresDatasetStore(engine),
             self.folders,
             orders=self.orders,
+            topologies=TopologyDesk(
+                PostgresTopologies(engine),
+                TopologyFolders(home / "topologies", cluster=CLUSTER, for_tenants=False),
+                node=lambda: WORKER,
+                clock=SystemClock(),
+            ),
             remove=remove_directory,
         )
         self.server = DatasetServer(

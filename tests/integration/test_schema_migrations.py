@@ -22,6 +22,7 @@ from common.model.offers import Offer
 from common.model.rights import DATABASE, ROLES, Principal
 from common.model.states import ProcessState
 from common.model.streams.progress import DatasetProgress, Feeding
+from common.model.topologies import Code, Wanted
 from common.model.upstream import DatasetQuestion
 from common.store import schema, tables
 from common.store.connect import connect, engine
@@ -37,6 +38,8 @@ from common.store.people.offers import offers
 from common.store.people.rights import Thing, held
 from common.store.people.runs import log_tail
 from common.store.people.supervisors import add_version, make_supervisor, supervisors
+from common.store.people.topologies import add_version as add_topology_version
+from common.store.people.topologies import make_topology, topologies
 from common.store.people.users import holder_of, tokens, users
 from common.store.worker.ports import Kept, LogTail
 from common.store.worker.tasks import PostgresTaskStore
@@ -487,4 +490,22 @@ def test_offsets_of_before_stand_since_the_migration_and_are_called_out(
     assert isinstance(later, DatasetProgress)
     assert later.partitions[0].since > partition.since
     listener.close()
+    made.dispose()
+
+
+def test_a_database_of_before_takes_topologies(new_database: Callable[..., str]) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0022")
+    schema.upgrade(made, os_user="tester")
+    code = Code(main="words.yaml", files={"words.yaml": ""})
+    with made.begin() as db:
+        assert make_topology(
+            db, "words", project_id=1, process_definition_id=3, wanted=Wanted(number=2)
+        )
+        # It is shown from its first version on, which the same transaction adds.
+        assert topologies(db, DATABASE) == []
+        assert add_topology_version(db, "words", version=1, code=code, graph={}, user_id=1)
+        (found,) = topologies(db, DATABASE)
+    assert (found.name, found.version, found.wanted) == ("words", 1, Wanted(number=2))
     made.dispose()

@@ -9,10 +9,13 @@ import pytest
 from common.model.intervals import read_interval
 from common.model.locks import LockType
 from common.model.streams.tasks import TaskReport, TaskStatus
+from common.model.topologies import Report, RunState
 from worker.datasets.requests import (
     AskLock,
     AskOrders,
     AskPublish,
+    AskTopology,
+    AskWanted,
     AskWork,
     DatasetRequestError,
     read_ask,
@@ -78,6 +81,52 @@ def test_a_stream_s_task_asks_for_its_work_and_its_orders() -> None:
         errors={"trouble": "no answer"},
     )
     assert read_ask({"ask": "orders", "report": report.document()}) == AskOrders(report=report)
+
+
+def test_a_topology_s_task_asks_for_its_work_and_tells_how_far_it_has_come() -> None:
+    assert read_ask({"ask": "topology"}) == AskTopology()
+    assert read_ask({"ask": "topology_report"}) == AskWanted(report=None)
+    report = Report(state=RunState.RUNNING, obeyed=3, batch=7, lag={"lines": 2**63 - 1})
+    asked = {"ask": "topology_report", "report": report.document()}
+    assert read_ask(asked) == AskWanted(report=report)
+
+
+def a_topology_report(**changes: Any) -> dict[str, Any]:
+    return {"ask": "topology_report", "report": Report().document() | changes}
+
+
+def a_component(**changes: Any) -> dict[str, Any]:
+    part = {"id": "split", "kind": "bolt", "executors": 1, "tasks": 1} | changes
+    return a_topology_report(components=[part])
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"ask": "topology_report", "report": []}, "report must be an object"),
+        (a_topology_report(state="DANCING"), "report: 'DANCING' is not a valid RunState"),
+        (a_topology_report(state=[]), r"report: \[\] is not a valid RunState"),
+        (a_topology_report(obeyed=-2), "report: -2 is no count"),
+        (a_topology_report(batch=2**63), "is no count"),
+        (a_topology_report(batch=True), "True is no count"),
+        (a_topology_report(began="noon"), "report: Invalid isoformat"),
+        (a_topology_report(began="2026-11-27T12:00:00"), "a time without its zone"),
+        (a_topology_report(lag=[1]), "an object is missing"),
+        (a_topology_report(lag={"lines": -1}), "-1 is no count"),
+        (a_topology_report(trouble=deep(12)), "nested deeper than 10"),
+        (a_topology_report(components={}), "a list is missing"),
+        (a_topology_report(components=[5]), "an object is missing"),
+        (a_component(executors=None), "None is no count"),
+        (a_component(windows={"600": {"latencyMs": float("nan")}}), "no number that can be kept"),
+        (a_component(windows={"600": {"capacity": 10**400}}), "no number that can be kept"),
+        (a_component(windows={"600": {"acked": {"a": 1.5}}}), "1.5 is no count"),
+        (a_component(byTask=[-1]), "-1 is no count"),
+        (a_topology_report(errors=[{"component": 7}]), "7 is no text"),
+    ],
+)
+def test_a_mistake_in_a_topology_s_report_is_named(document: object, problem: str) -> None:
+    with pytest.raises(DatasetRequestError, match=problem):
+        read_ask(document)
 
 
 @pytest.mark.parametrize(

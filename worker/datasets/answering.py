@@ -1,5 +1,7 @@
 """Answers what tasks ask about datasets: looks, locks, makes folders, and publishes.
 
+Tasks of streams and of topologies ask here for their work and their orders.
+
 An answer is an object with `outcome`; only that to a stream's own task holds secrets. Every request
 may be repeated, and has to be if its answer was lost. Nothing that may have been published is ever
 removed here.
@@ -40,10 +42,13 @@ from worker.datasets.requests import (
     AskPublish,
     AskPublished,
     AskSegments,
+    AskTopology,
+    AskWanted,
     AskWork,
     DatasetRequestError,
     read_ask,
 )
+from worker.datasets.topologies import TopologyDesk
 from worker.workspace import Account
 
 log = logging.getLogger(__name__)
@@ -104,6 +109,7 @@ class DatasetAnswers:
         folders: DatasetFolders,
         *,
         orders: OrderBook,
+        topologies: TopologyDesk,
         remove: Callable[[Path], None],
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -111,6 +117,7 @@ class DatasetAnswers:
         self._store = store
         self._folders = folders
         self._orders = orders
+        self._topologies = topologies
         self._remove = remove
         self._environment = environment
 
@@ -138,11 +145,13 @@ class DatasetAnswers:
                 case AskWork():
                     return self._work(task_id)
                 case AskOrders():
-                    if len(body) > _LONGEST_REPORT:
-                        raise DatasetRequestError(
-                            f"a report may have {_LONGEST_REPORT:,} bytes; keep fewer errors"
-                        )
+                    _check_length(body)
                     return self._ordered(task_id, ask)
+                case AskTopology():
+                    return self._topologies.work(task_id, account)
+                case AskWanted():
+                    _check_length(body)
+                    return self._topologies.wanted(task_id, ask.report)
                 case _:
                     assert_never(ask)
         except ServiceUnreachableError as error:
@@ -292,6 +301,11 @@ class DatasetAnswers:
             )
             for each in ask.segments
         )
+
+
+def _check_length(body: bytes) -> None:
+    if len(body) > _LONGEST_REPORT:
+        raise DatasetRequestError(f"a report may have {_LONGEST_REPORT:,} bytes; keep fewer errors")
 
 
 def _sequence(facts: TaskFacts, ask: AskPublish) -> str:

@@ -1,7 +1,7 @@
 """Reads what tasks ask of their worker about datasets. Whatever a task sends, it is checked here.
 
 Pure. A *write* is a folder that an attempt was given for files of one dataset, and its name. Tasks
-of a stream also ask for their work and their orders.
+of a stream also ask for their work and their orders, and those of topologies for theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from common.model.locks import (
 )
 from common.model.segments import StreamRange
 from common.model.streams.tasks import TaskReport
+from common.model.topologies import Report
 
 MOST_SEGMENTS: Final = 5_000
 MOST_FILES: Final = 20_000
@@ -115,7 +116,29 @@ class AskOrders:
     report: TaskReport | None
 
 
-Ask: TypeAlias = AskSegments | AskLock | AskFolder | AskPublished | AskPublish | AskWork | AskOrders
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTopology:
+    """The work of a topology's task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskWanted:
+    """The wishes of people for a topology, whose task may tell how far it has come."""
+
+    report: Report | None
+
+
+Ask: TypeAlias = (
+    AskSegments
+    | AskLock
+    | AskFolder
+    | AskPublished
+    | AskPublish
+    | AskWork
+    | AskOrders
+    | AskTopology
+    | AskWanted
+)
 
 
 def read_ask(document: object) -> Ask:
@@ -128,6 +151,11 @@ def read_ask(document: object) -> Ask:
         case "orders":
             given = document.get("report")
             return AskOrders(report=None if given is None else _report(given))
+        case "topology":
+            return AskTopology()
+        case "topology_report":
+            given = document.get("report")
+            return AskWanted(report=None if given is None else _topology_report(given))
     dataset = document.get("dataset")
     if not isinstance(dataset, str) or not is_dataset_name(dataset):
         raise DatasetRequestError(
@@ -249,11 +277,23 @@ def _range(given: object) -> StreamRange:
     )
 
 
-def _report(given: object) -> TaskReport:
+def _shallow(given: object) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise DatasetRequestError("report must be an object")
     if not _is_shallow(given, _DEEPEST):
         raise DatasetRequestError(f"report is nested deeper than {_DEEPEST}")
+    return given
+
+
+def _topology_report(given: object) -> Report:
+    try:
+        return Report.of(_shallow(given))
+    except ValueError as error:
+        raise DatasetRequestError(f"report: {str(error)[:500]}") from error
+
+
+def _report(given: object) -> TaskReport:
+    given = _shallow(given)
     try:
         report = TaskReport.of(given)
     except ValueError as error:

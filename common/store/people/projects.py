@@ -21,6 +21,7 @@ from common.store.tables import (
     stream_task,
     supervisor,
     supervisor_runtime,
+    topology,
     user,
 )
 
@@ -174,10 +175,23 @@ def active_supervisors_in(db: Connection, project_id: int) -> list[str]:
     )
 
 
+def live_topologies_in(db: Connection, project_id: int) -> list[str]:
+    """List the topologies of a project that were not killed."""
+    return list(
+        db.scalars(
+            select(topology.c.name)
+            .where(topology.c.project_id == project_id)
+            .where(topology.c.wanted["killed"].astext.is_distinct_from("true"))
+            .order_by(topology.c.name)
+        )
+    )
+
+
 def delete_project(db: Connection, project_id: int) -> bool:
     """Delete a project with its grants; False if it is gone already.
 
-    Its supervisors, which have ended, go with their histories, and its datasets are nobody's.
+    Its supervisors and topologies, which have ended, go with their histories, and its datasets are
+    nobody's.
     """
     ended = (
         select(supervisor_runtime.c.id)
@@ -186,7 +200,7 @@ def delete_project(db: Connection, project_id: int) -> bool:
     )
     db.execute(delete(stream_task).where(stream_task.c.supervisor.in_(ended)))
     db.execute(delete(supervisor).where(supervisor.c.id.in_(ended)))
-    for table in (supervisor_runtime, dataset, relation_project_user):
+    for table in (supervisor_runtime, topology, dataset, relation_project_user):
         db.execute(delete(table).where(table.c.project_id == project_id))
     return db.execute(delete(project).where(project.c.id == project_id)).rowcount == 1
 

@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from common.store.tables.streams import supervisor as supervisor
     from common.store.tables.streams import supervisor_command as supervisor_command
     from common.store.tables.streams import supervisor_runtime as supervisor_runtime
+    from common.store.tables.topologies import topology as topology
+    from common.store.tables.topologies import topology_version as topology_version
 
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "columns": ("COMMAND_TYPES", "EXECUTION_STATES"),
@@ -120,6 +122,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "dataset_offsets",
     ),
     "streams": ("supervisor", "supervisor_runtime", "supervisor_command", "stream_task"),
+    "topologies": ("topology", "topology_version"),
     "assignments": ("task_assignment", "worker_strategy", "worker_failures"),
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),

@@ -1,0 +1,151 @@
+"""Topologies as the worker that runs one sees it: its code, what people want, its reports.
+
+All is fenced like the end of an attempt: by the worker's incarnation and the state RUNNING. An
+attempt *holds* a topology from its first question on, and no other holds it before that one has
+ended: so two runs of the same definition never write to one folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
+
+from common.model.cluster import Node
+from common.model.states import TaskState
+from common.model.topologies import Report, Wanted
+from common.store.tables import process_instance, task_instance, topology, topology_version
+from common.store.transaction import repeatable, single, storable_document, transaction
+
+_RUNS_HERE: Final = (
+    (task_instance.c.id == bindparam("task_id"))
+    & (task_instance.c.state == int(TaskState.RUNNING))
+    & (task_instance.c.host == bindparam("node_host"))
+    & (task_instance.c.worker_incarnation == bindparam("node_incarnation"))
+)
+_IS_ITS_RUN: Final = (process_instance.c.id == task_instance.c.process_instance_id) & (
+    process_instance.c.process_definition_id == topology.c.process_definition_id
+)
+_TAKEER: Final = task_instance.alias("holder")
+_IS_FREE: Final = (
+    topology.c.task_instance_id.is_(None)
+    | (topology.c.task_instance_id == bindparam("task_id"))
+    | ~(
+        select(_TAKEER.c.id)
+        .where(_TAKEER.c.id == topology.c.task_instance_id)
+        .where(_TAKEER.c.state == int(TaskState.RUNNING))
+        .correlate(topology)
+        .exists()
+    )
+)
+_TAKE: Final = (
+    update(topology)
+    .where(_IS_ITS_RUN)
+    .where(_RUNS_HERE)
+    .where(_IS_FREE)
+    .values(task_instance_id=bindparam("task_id"))
+    .returning(topology.c.name)
+)
+_OTHER_TAKEER: Final = select(topology.c.task_instance_id).where(_IS_ITS_RUN).where(_RUNS_HERE)
+_WORK: Final = (
+    select(
+        topology.c.name,
+        topology.c.version,
+        topology.c.generation,
+        topology.c.wanted,
+        topology.c.report,
+        topology_version.c.code,
+    )
+    .join_from(
+        topology,
+        topology_version,
+        (topology_version.c.topology == topology.c.name)
+        & (topology_version.c.version == topology.c.version),
+    )
+    .where(topology.c.name == bindparam("topology"))
+)
+_IS_HELD: Final = (topology.c.task_instance_id == bindparam("task_id")) & (
+    task_instance.c.id == topology.c.task_instance_id
+)
+_WANTED: Final = select(topology.c.wanted).where(_IS_HELD).where(_RUNS_HERE)
+_REPORT: Final = (
+    update(topology)
+    .where(_IS_HELD)
+    .where(_RUNS_HERE)
+    .values(report=bindparam("told"), report_time=func.now())
+    .returning(topology.c.wanted)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyWork:
+    """The work of an attempt. `code` and `report`, the last one, are documents as they stand."""
+
+    name: str
+    version: int
+    generation: int
+    code: Mapping[str, Any]
+    wanted: Wanted
+    report: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByAnother:
+    """The topology is held by another attempt that runs."""
+
+    task_instance_id: int
+
+
+class PostgresTopologies:
+    """The topologies of the attempts of one worker."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None:
+        """Have an attempt hold its topology, and return its work.
+
+        None if it is no topology's attempt, or does not run here. To ask again is harmless, and
+        gives the version that is the newest by then.
+        """
+        values = _named(node, task_instance_id)
+
+        def held(db: Connection) -> TopologyWork | HeldByAnother | None:
+            name = db.scalar(_TAKE, values)
+            if name is None:
+                other = db.scalar(_OTHER_TAKEER, values)
+                return None if other is None else HeldByAnother(task_instance_id=other)
+            row = db.execute(_WORK, {"topology": name}).one()
+            return TopologyWork(
+                name=row.name,
+                version=row.version,
+                generation=row.generation,
+                code=row.code,
+                wanted=Wanted.of(row.wanted),
+                report=row.report,
+            )
+
+        return repeatable(self._engine, held, begin=transaction)
+
+    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None:
+        """Return what people want; None if the attempt holds no topology, or does not run here."""
+        values = _named(node, task_instance_id)
+        found = repeatable(self._engine, lambda db: db.scalar(_WANTED, values))
+        return None if found is None else Wanted.of(found)
+
+    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None:
+        """Store a report, and return what people want; None as for `wanted`, and nothing stored."""
+        values = _named(node, task_instance_id) | {"told": storable_document(report.document())}
+        with single(self._engine) as db:
+            found = db.scalar(_REPORT, values)
+        return None if found is None else Wanted.of(found)
+
+
+def _named(node: Node, task_instance_id: int) -> dict[str, Any]:
+    return {
+        "task_id": task_instance_id,
+        "node_host": node.address,
+        "node_incarnation": node.incarnation,
+    }

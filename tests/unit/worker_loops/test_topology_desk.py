@@ -1,0 +1,113 @@
+"""A topology's task tells often how far it has come, and the tables are written seldom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node
+from common.model.topologies import Report, RunState, Wanted
+from common.store.worker.topologies import HeldByAnother, TopologyWork
+from tests.simulation.virtual_clock import VirtualClock
+from worker.datasets.topologies import TopologyDesk, TopologyFolders
+
+NODE = Node(address="w:1", incarnation=1)
+RUNNING = Report(state=RunState.RUNNING, obeyed=0, batch=3, lag={"lines": 7})
+
+
+@dataclass
+class Tables:
+    """The orders to topologies by attempt, and the statements that were asked."""
+
+    rows: dict[int, Wanted] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None:
+        return None
+
+    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None:
+        self.asked.append("wanted")
+        return self.rows.get(task_instance_id)
+
+    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None:
+        self.asked.append(f"report {report.state} {report.batch}")
+        return self.rows.get(task_instance_id)
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        self.clock = VirtualClock()
+        self.tables = Tables(rows={7: Wanted()})
+        self.node: Node | None = NODE
+        self.desk = TopologyDesk(
+            self.tables,
+            TopologyFolders(folder, cluster="c", for_tenants=False),
+            node=lambda: self.node,
+            clock=self.clock,
+        )
+
+    def tell(self, report: Report | None, *, after: float = 0) -> object:
+        self.clock.move_to(self.clock.elapsed + timedelta(seconds=after))
+        return self.desk.wanted(7, report)["outcome"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_state_is_written_at_once_and_figures_every_two_seconds(place: Place) -> None:
+    later = replace(RUNNING, batch=4)
+    assert place.tell(RUNNING) == "wanted"
+    place.tell(later, after=1)
+    place.tell(later, after=1)
+    place.tell(replace(later, state=RunState.PAUSED), after=0.1)
+    place.tell(replace(later, state=RunState.PAUSED, trouble="no answer"), after=0.1)
+    assert place.tables.asked == [
+        "report RUNNING 3",
+        "wanted",
+        "report RUNNING 4",
+        "report PAUSED 4",
+        "report PAUSED 4",
+    ]
+
+
+def test_a_report_that_says_nothing_new_is_written_every_ten_seconds(place: Place) -> None:
+    for _ in range(25):
+        place.tell(RUNNING, after=1)
+    assert place.tables.asked.count("report RUNNING 3") == 3
+
+
+def test_a_task_that_tells_nothing_is_told_what_is_wanted(place: Place) -> None:
+    assert place.desk.wanted(7, None) == {"outcome": "wanted", "wanted": Wanted().document()}
+    assert place.tables.asked == ["wanted"]
+
+
+def test_an_attempt_that_runs_here_no_more_is_told_so_and_its_report_is_not_believed_written(
+    place: Place,
+) -> None:
+    place.tables.rows.clear()
+    assert place.tell(RUNNING) == "ended"
+    place.tables.rows[7] = Wanted()
+    assert place.tell(RUNNING) == "wanted"
+    assert place.tables.asked == ["report RUNNING 3", "report RUNNING 3"]
+
+
+def test_a_worker_without_a_session_or_of_a_new_incarnation_ends_nothing(place: Place) -> None:
+    place.tables.rows.clear()
+    nodes = iter([NODE, Node(address="w:1", incarnation=2)])
+    desk = TopologyDesk(
+        place.tables,
+        TopologyFolders(Path(), cluster="c", for_tenants=False),
+        node=lambda: next(nodes),
+        clock=place.clock,
+    )
+    with pytest.raises(ServiceUnreachableError, match="another incarnation"):
+        desk.wanted(7, RUNNING)
+    place.node = None
+    with pytest.raises(ServiceUnreachableError, match="no session"):
+        place.tell(RUNNING)

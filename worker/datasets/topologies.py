@@ -1,0 +1,158 @@
+"""Answers to the tasks of this worker's topologies, and the folders of topologies.
+
+    <worker.topologies_dir>/<cluster>-<topology>-<generation>/
+
+A task asks about once a second. Its question costs one statement; a report is written when it says
+something new: a state, an order obeyed, a trouble at once, mere figures every two seconds, and
+nothing new every ten, so that people see that the task lives. A folder belongs to the account of
+the attempt that asked last, and is never removed here: it holds the state of the topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Protocol
+
+from common.clock import Clock
+from common.errors import ServiceUnreachableError
+from common.model.cluster import Node
+from common.model.topologies import Report, Wanted
+from common.store.worker.topologies import HeldByAnother, TopologyWork
+from worker.datasets.requests import DatasetRequestError
+from worker.spark.host.folders import PASSABLE, PRIVATE, make_folder
+from worker.workspace import Account
+
+_FIGURES_SECONDS: Final = 2.0
+_UNCHANGED_SECONDS: Final = 10.0
+_FORGOTTEN_SECONDS: Final = 60.0
+
+
+class Topologies(Protocol):
+    """`common.store.worker.topologies.PostgresTopologies`."""
+
+    def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None: ...
+
+    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None: ...
+
+    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None: ...
+
+
+class TopologyFolders:
+    """The folders of topologies of one cluster. `for_tenants`: tasks run as other accounts."""
+
+    def __init__(self, root: Path, *, cluster: str, for_tenants: bool) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._for_tenants = for_tenants
+
+    def make(self, topology: str, generation: int, account: Account | None) -> Path:
+        """Have the folder of a topology, of this account's. Raises `OSError`."""
+        # It was checked at its submission; a row typed by hand leads nowhere else either.
+        if "/" in topology or "\0" in topology:
+            raise DatasetRequestError(f"{topology!r:.80} is no name of a topology")
+        make_folder(self._root, PASSABLE if self._for_tenants else PRIVATE)
+        made = self._root / f"{self._cluster}-{topology}-{generation}"
+        make_folder(made, PRIVATE, account)
+        return made
+
+
+@dataclass(slots=True, kw_only=True)
+class _Written:
+    """The last report of an attempt that was written, and when."""
+
+    report: Report
+    at: float
+
+
+class TopologyDesk:
+    """Answers questions of attempts that are known to be who they say; from any thread."""
+
+    def __init__(
+        self,
+        store: Topologies,
+        folders: TopologyFolders,
+        *,
+        node: Callable[[], Node | None],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._folders = folders
+        self._node = node
+        self._clock = clock
+        self._lock = Lock()
+        self._written: dict[int, _Written] = {}
+
+    def work(self, task_id: int, account: Account | None) -> Mapping[str, Any]:
+        """Answer with the work of an attempt, which holds its topology from now on."""
+        node = self._trusted()
+        found = self._store.work(node, task_id)
+        if found is None:
+            return self._ended(node, task_id)
+        if isinstance(found, HeldByAnother):
+            raise DatasetRequestError(
+                f"attempt {found.task_instance_id} runs this topology already; see `orcaflow"
+                " topology list`, and stop one of the two runs"
+            )
+        folder = self._folders.make(found.name, found.generation, account)
+        return {
+            "outcome": "topology",
+            "name": found.name,
+            "version": found.version,
+            "generation": found.generation,
+            "code": dict(found.code),
+            "wanted": found.wanted.document(),
+            "report": None if found.report is None else dict(found.report),
+            "folder": str(folder),
+        }
+
+    def wanted(self, task_id: int, report: Report | None) -> Mapping[str, Any]:
+        """Take note of a report; answer with what people want."""
+        node = self._trusted()
+        if report is None or not self._says_more(task_id, report):
+            wanted = self._store.wanted(node, task_id)
+        else:
+            wanted = self._store.report(node, task_id, report)
+            if wanted is not None:
+                self._note(task_id, report)
+        if wanted is None:
+            return self._ended(node, task_id)
+        return {"outcome": "wanted", "wanted": wanted.document()}
+
+    def _says_more(self, task_id: int, report: Report) -> bool:
+        """Return True if a report has to be written now."""
+        with self._lock:
+            before = self._written.get(task_id)
+        if before is None or _but_figures(report) != _but_figures(before.report):
+            return True
+        patience = _UNCHANGED_SECONDS if report == before.report else _FIGURES_SECONDS
+        return self._clock.monotonic() >= before.at + patience
+
+    def _note(self, task_id: int, report: Report) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            for each, written in list(self._written.items()):
+                if written.at + _FORGOTTEN_SECONDS < now:
+                    del self._written[each]
+            self._written[task_id] = _Written(report=report, at=now)
+
+    def _ended(self, node: Node, task_id: int) -> Mapping[str, Any]:
+        if self._node() != node:
+            # Rows have changed hands meanwhile: whoever is not there may still run here.
+            raise ServiceUnreachableError("this worker has just become another incarnation")
+        reason = (
+            f"attempt {task_id} is no task of a topology, or this worker does not run it any more"
+        )
+        return {"outcome": "ended", "reason": reason}
+
+    def _trusted(self) -> Node:
+        node = self._node()
+        if node is None:
+            raise ServiceUnreachableError("this worker has no session with ZooKeeper just now")
+        return node
+
+
+def _but_figures(report: Report) -> Report:
+    return replace(report, batch=-1, lag={}, components=(), errors=())
