@@ -35,7 +35,7 @@ class DocumentError(ValueError):
 
 
 class Status(StrEnum):
-    """The status of a topology, in Storm's words, derived from what is wanted and what is obeyed."""
+    """A topology's status, in Storm's words: derived from what is wanted and what is obeyed."""
 
     ACTIVE = "ACTIVE"
     INACTIVE = "INACTIVE"
