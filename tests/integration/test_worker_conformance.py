@@ -55,8 +55,8 @@ def ended(place: Place, kind: Kind, params: Mapping[str, Any], **changes: Any) -
 
 def test_every_built_in_type_is_in_the_suite() -> None:
     # A stream's task needs a supervisor too: `test_kafka_source.py`, `tests/system`. What a
-    # compaction needs is a dataset: `test_compaction.py`.
-    kinds = {name.partition(" on ")[0] for name in KINDS} | {"STREAM", "COMPACT"}
+    # compaction needs is a dataset: `test_compaction.py`, and a topology is submitted first.
+    kinds = {name.partition(" on ")[0] for name in KINDS} | {"STREAM", "COMPACT", "TOPOLOGY"}
     assert kinds == set(find_task_types().built_in)
 
 

@@ -23,6 +23,7 @@ from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.pyspark import PySparkTask
 from worker.tasks.spark_sql import SparkSqlTask
 from worker.tasks.stream import StreamTask
+from worker.tasks.topology import TopologyTask
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"
@@ -68,6 +69,7 @@ def prepared(
                 "SPARK_SQL": SparkSqlTask(),
                 "DATA_QUALITY": DataQualityTask(),
                 "STREAM": StreamTask(),
+                "TOPOLOGY": TopologyTask(),
             }
         ),
     )
@@ -530,4 +532,21 @@ def test_a_stream_has_a_driver_of_the_workers_own_python_whatever_the_profiles_s
     assert Path(made.environment["SPARK_HOME"]).name == "pyspark"
     assert made.environment["PYSPARK_PYTHON"] == sys.executable
     # Spark's own Python processes import the source.
+    assert (Path(made.environment["PYTHONPATH"]) / "worker" / "tasks").is_dir()
+
+
+def test_a_topology_has_a_driver_of_the_workers_own_python_and_no_code_in_its_job(
+    tmp_path: Path,
+) -> None:
+    made = prepared(
+        tmp_path,
+        {"topology": "words", "cores": 4, "driverMemory": "2G", "conf": {"spark.a.b": "c"}},
+        task_type="TOPOLOGY",
+        default_profile="big",
+    )
+    assert (made.argv[0], Path(made.argv[3]).name) == (sys.executable, "classic.py")
+    job = job_of(made)
+    assert (job["kind"], job["master"]) == ("worker.spark.topology.task", "local[4]")
+    assert (job["conf"]["spark.driver.memory"], job["conf"]["spark.a.b"]) == ("2G", "c")
+    assert "rawScript" not in job
     assert (Path(made.environment["PYTHONPATH"]) / "worker" / "tasks").is_dir()

@@ -44,6 +44,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "HTTP": {"url": "http://localhost/"},
     "STREAM": {"supervisor": "flights"},
     "COMPACT": {"dataset": "flights", "interval": "2026-11-20/P1D"},
+    "TOPOLOGY": {"topology": "words"},
 }
 VALUES: tuple[Any, ...] = (
     *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),

@@ -9,10 +9,8 @@ imports pyspark.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from common.model.streams.bounded import (
@@ -29,9 +27,7 @@ from common.model.task_type import (
     ValueFaultError,
     is_absent,
     is_open,
-    read_size,
 )
-from common.spark_config import CLASSIC, SparkProfile
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import CONF, session_faults
 
@@ -122,7 +118,6 @@ SPEC: Final = TaskTypeSpec(
     session_work="worker.spark.streaming.task",
 )
 _OF_RANGES: Final = "worker.spark.streaming.bounded"
-_PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 class StreamTask:
@@ -132,8 +127,7 @@ class StreamTask:
 
     def launch(self, context: TaskContext) -> Launch:
         # Lint needs no sessions.
-        from worker.launching import spark_session
-        from worker.launching.spark_installation import home_of_pyspark
+        from worker.launching.own_driver import launch_in_own_python, memory_of
 
         document = _range(context)
         if not document and not context.text(_SUPERVISOR.name).strip():
@@ -141,27 +135,14 @@ class StreamTask:
                 "params.supervisor is missing: `orcaflow stream submit` makes definitions with it;"
                 " a task of its own has params.spec, from and to"
             )
-        home = home_of_pyspark()
-        if not home:
-            raise TaskParameterError("the worker's own Python has no pyspark, which STREAM needs")
         cores = context.number(_CORES)
-        choice = spark_session.Choice(
-            profile=CLASSIC,
-            made_as=SparkProfile(python=sys.executable),
-            master=f"local[{cores}]",
-            conf={
-                **spark_session.CLASSIC_CONF,
-                "spark.driver.memory": _memory(context),
-                "spark.sql.shuffle.partitions": str(cores),
-                **spark_session.session_conf(context),
-            },
-        )
-        spec = replace(SPEC, session_work=_OF_RANGES) if document else SPEC
-        launch = spark_session.launch_with_session(
-            context, spec, document, prints_outputs=False, choice=choice
-        )
-        return replace(
-            launch, environment={**launch.environment, "SPARK_HOME": home, **_search_path()}
+        return launch_in_own_python(
+            context,
+            replace(SPEC, session_work=_OF_RANGES) if document else SPEC,
+            document,
+            cores=cores,
+            memory=memory_of(context, _MEMORY),
+            conf={"spark.sql.shuffle.partitions": str(cores)},
         )
 
 
@@ -202,17 +183,6 @@ def _substituted(context: TaskContext, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _substituted(context, each) for key, each in value.items()}
     return value
-
-
-def _memory(context: TaskContext) -> str:
-    with fault_at(_MEMORY.name):
-        return read_size(context.params.get(_MEMORY.name)) or str(_MEMORY.default)
-
-
-def _search_path() -> dict[str, str]:
-    """Return what has Spark's Python processes find our packages, if these are in a checkout."""
-    root = str(Path(__file__).resolve().parents[2])
-    return {} if root.endswith(_PACKAGES) else {"PYTHONPATH": root}
 
 
 TASK_TYPE: Final = StreamTask
