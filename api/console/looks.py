@@ -5,8 +5,10 @@ Pure. A glyph is never told by its colour alone: each word and each colour has a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Final
 
 from common.model.complement_states import DateState
@@ -69,6 +71,18 @@ _WANTED: Final[Mapping[int, Look]] = {
     ProcessState.STOP: RUNS[ProcessState.READY_STOP],
     ProcessState.FAILURE: Look("timed out, stopping", "stopping", "running"),
 }
+
+
+@cache
+def known_looks() -> str:
+    """Return the looks of tasks and runs by their states, as JSON; a wanted one as `wanted-5`."""
+    wanted = {f"wanted-{int(code)}": look for code, look in _WANTED.items()}
+    runs = {str(int(code)): look for code, look in RUNS.items()} | wanted
+    looks = {"tasks": {str(int(code)): look for code, look in TASKS.items()}, "runs": runs}
+    return json.dumps(
+        {kind: {code: asdict(look) for code, look in each.items()} for kind, each in looks.items()},
+        separators=(",", ":"),
+    )
 
 
 def of_run(state: int, wanted: int | None = None) -> Look:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from api.console.looks import Look
+from api.console.looks import Look, known_looks
+from api.console.parts import HEADER, Parts, known_parts
+from api.console.table import Visit
 from api.console.words import elided, exact_text, moment_text, span_text
 from common.clock import SystemClock
 from common.errors import NotFoundError
@@ -39,16 +42,30 @@ _clock = SystemClock()
 
 
 def rendered(
-    template: str, *, zone: tzinfo | None, status: int = 200, **values: object
-) -> HTMLResponse:
-    """Return the page of a template. Texts are escaped; `zone` is that of the moments shown."""
+    template: str,
+    *,
+    zone: tzinfo | None,
+    status: int = 200,
+    visit: Visit | None = None,
+    **values: object,
+) -> Response:
+    """Return the page of a template. Texts are escaped; `zone` is that of the moments shown.
+
+    A visit that asks for parts is answered with those that have changed, as JSON.
+    """
     now = _clock.now()
+    known = None if visit is None else known_parts(visit.request.headers.get(HEADER))
+    parts = Parts(known)
     body = (
         _environment()
         .get_template(template)
-        .render(now=now, when=_Moments(zone, now).shown, **values)
+        .render(now=now, when=_Moments(zone, now).shown, part=parts.part, visit=visit, **values)
     )
-    return HTMLResponse(body, status_code=status, headers=_HEADERS)
+    if known is None:
+        return HTMLResponse(body, status_code=status, headers={**_HEADERS, "Vary": HEADER})
+    title = html.unescape(body.partition("<title>")[2].partition("</title>")[0])
+    document = {"title": title, "parts": parts.changed}
+    return JSONResponse(document, status_code=status, headers={**_HEADERS, "Vary": HEADER})
 
 
 def static(request: Request) -> Response:
@@ -80,6 +97,7 @@ def _environment() -> Environment:
     made.filters["elided"] = elided
     made.tests["look"] = lambda value: isinstance(value, Look)
     made.tests["span"] = lambda value: isinstance(value, timedelta)
+    made.globals["known_looks"] = known_looks
     made.globals["static"] = lambda name: f"{STATIC}/{_digest(name)}/{name}"
     return made
 

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
@@ -28,6 +30,7 @@ from api.console.pages import (
     runs,
     schedule,
 )
+from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
@@ -46,6 +49,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *log_in.PAGES,
 )
 CSRF_FIELD: Final = "csrf_token"
+_RENEWALS: Final = CapacityLimiter(2)
+"""Open pages that ask for their parts are served two at a time: each change makes all of them ask,
+and more threads would keep the interpreter from those that tell the change itself."""
 _LARGEST_ID: Final = 2**31 - 1
 _MOST_FIELDS: Final = 100
 
@@ -81,9 +87,10 @@ def _posted(
 def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         body = b"" if page.method == "GET" else await request.body()
-        return await run_in_threadpool(
-            partial(_guarded, lambda asked: _served(page, asked, body), request)
-        )
+        serve = partial(_guarded, lambda asked: _served(page, asked, body), request)
+        if HEADER in request.headers:
+            return await run_sync(serve, limiter=_RENEWALS)
+        return await run_in_threadpool(serve)
 
     return endpoint
 

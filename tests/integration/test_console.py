@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select, update
 
+from api.console.parts import HEADER
 from api.console.rendering import POLICY
 from api.console.serving import PAGES
 from api.console.table import Page
@@ -156,6 +157,37 @@ def test_a_run_is_shown_by_all_its_sides(client: TestClient, ada: str, db: Engin
         assert (side.status_code, told in side.text) == (200, True), view
     assert get(client, f"/runs/{run}?view=none", ada).status_code == 422
     assert get(client, f"/runs/{run}?view=list&view=graph", ada).status_code == 422
+
+
+def test_an_open_page_is_sent_the_parts_that_look_otherwise_and_no_other(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    run = a_run(db, "flights", ProcessState.RUNNING)
+
+    def renewed(known: str) -> Any:
+        headers = {"Cookie": f"{COOKIE}={ada}", HEADER: known}
+        return client.get(f"/runs/{run}", headers=headers)
+
+    whole = get(client, f"/runs/{run}", ada).text
+    digests = dict(re.findall(r'data-part="(\w+)" data-digest="(\w+)"', whole))
+    assert set(digests) == {"state", "verbs", "facts", "graph", "timeline", "panel"}
+    known = ",".join(f"{name}={digests[name]}" for name in ("state", "verbs", "graph"))
+    still = renewed(known)
+    assert still.headers["content-security-policy"] == POLICY
+    assert still.json() == {"title": f"Run {run} running · Orcaflow", "parts": {}}
+    with db.begin() as connection:
+        connection.execute(
+            update(t.task_instance).where(t.task_instance.c.name == "b").values(state=7)
+        )
+    # What is not asked for is not sent, and no part that the page does not have is made up.
+    changed = renewed(f"{known},none=0").json()["parts"]
+    assert set(changed) == {"graph"}
+    again = get(client, f"/runs/{run}", ada).text
+    assert changed["graph"]["html"] in again
+    assert f'data-digest="{changed["graph"]["digest"]}"' in again
+    foreign = client.get(f"/runs/{run}", headers={HEADER: known})
+    assert (foreign.status_code, foreign.headers["location"][:6]) == (303, "/login")
+    assert renewed("").json()["parts"] == {}
 
 
 def test_a_form_of_the_page_puts_a_command_and_a_forged_one_none(

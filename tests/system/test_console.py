@@ -274,6 +274,26 @@ def test_what_happens_is_on_the_screen_without_a_reload(
     ada.sees(row, "success")
 
 
+def test_what_happens_leaves_zoom_focus_and_place_as_they_are(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    tasks = [a_task("waits", "sleep 600"), *(a_task(f"t{each}", "true") for each in range(9))]
+    run = cluster.begin(cluster.define("kept", tasks))
+    ada = visits()
+    ada.open(f"/runs/{run}")
+    ada.sees('[data-part="facts"]', "9 success")
+    ada.tab_to("[data-drawing]")
+    for key in ("+", "+", "ArrowDown", "ArrowDown"):
+        ada.page.keyboard.press(key)
+    seen = """[document.activeElement.dataset.name, document.querySelector("[data-drawing] svg").width.baseVal.value]"""
+    before = ada.page.evaluate(seen)
+    assert before[0] is not None
+    assert cluster.orcaflow("instance", "stop", str(run)).returncode == 0
+    ada.sees('.node[data-name="waits"] title', "killed")
+    ada.sees('[data-part="facts"]', "9 success, 1 killed")
+    assert ada.page.evaluate(seen) == before
+
+
 def test_the_grid_leads_to_the_task_that_failed(
     visits: Callable[..., Visitor], cluster: PrivateCluster
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from fastapi import Response
@@ -101,11 +100,11 @@ def show(visit: Visit) -> Response:
         chosen=chosen,
         chosen_task=task_row(newest[chosen], now=now) if chosen in newest else None,
         chosen_look=_look(newest, chosen),
-        causes=cause_rows(explain_instance(session, visit.id, task=chosen or None).causes)
-        if chosen in names or not chosen
-        else [],
-        known_looks=json.dumps(
-            {int(code): asdict(each) for code, each in looks.TASKS.items()}, separators=(",", ":")
+        # A function, since to explain takes longer than all the rest: only the panel asks.
+        causes=lambda: (
+            cause_rows(explain_instance(session, visit.id, task=chosen or None).causes)
+            if chosen in names or not chosen
+            else []
         ),
     )
 

@@ -3,13 +3,16 @@
 
 const CELL = 18;
 
+// Of the one grid of the page, also when it is put anew.
+let row = 0;
+let column = -1;
+
 /** @param {HTMLElement} grid */
 function prepare(grid) {
   if (grid.dataset.ready) return;
   grid.dataset.ready = "yes";
-  grid.scrollLeft = grid.scrollWidth;  // The newest runs are on the right.
-  let row = 0;
-  let column = runs().length - 1;
+  if (column < 0) grid.scrollLeft = grid.scrollWidth;  // The newest runs are on the right.
+  column = Math.min(column < 0 ? Infinity : column, runs().length - 1);
   const cursor = document.createElementNS("http://www.w3.org/2000/svg", "rect");
   cursor.setAttribute("class", "cursor");
   for (const [name, value] of [["width", CELL - 1], ["height", CELL - 1], ["y", 0.5]]) cursor.setAttribute(String(name), String(value));

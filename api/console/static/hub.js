@@ -8,6 +8,8 @@ const MOST_RUNS = 50;
 
 /** @type {Map<MessagePort, string[]>} */
 const followed = new Map();
+/** Pages that came last: what happened since they were made has been told before they heard it. @type {Set<MessagePort>} */
+const late = new Set();
 /** @type {EventSource[]} */
 let sources = [];
 let open = "";
@@ -23,6 +25,9 @@ function settle(wait) {
   clearTimeout(timer);
   timer = setTimeout(() => {
     const topics = [...new Set([...followed.values()].flat())].sort();
+    const heardAlready = topics.join() === open ? [...late] : [];
+    late.clear();
+    for (const port of heardAlready) port.postMessage({ kind: "open", text: "" });
     if (topics.join() === open) return;
     close();
     open = topics.join();
@@ -62,7 +67,7 @@ globalThis.addEventListener("connect", (event) => {
   const [port] = /** @type {MessageEvent} */ (event).ports;
   port.onmessage = (message) => {
     const topics = message.data;
-    if (topics) followed.set(port, topics);
+    if (topics) { followed.set(port, topics); late.add(port); }
     else followed.delete(port);
     settle(SETTLE_MS);
   };

@@ -1,83 +1,112 @@
-// Follows the events of what a page shows: states change at once, the rest is loaded again.
+// Follows the events of what a page shows: states change at once, by what the event tells; the rest is
+// asked for a moment later, and only the parts of the page that look otherwise by then are sent.
 // @ts-check
 
 const page = /** @type {HTMLElement | null} */ (document.querySelector("[data-follow]"));
-const AGAIN_MS = 700;
+const SOON_MS = 250;  // Changes that come together are asked for together, beside no event.
+const AGAIN_MS = 1000;
+const SLOW_MS = 3000;  // Parts that the server takes long to make.
 const AWAY_MS = 2000;
+const PATIENCE_MS = 10_000;
+
+/** @typedef {{word: string, glyph: string, colour: string}} Look */
 
 /** @param {HTMLElement} shown */
 function follow(shown) {
-  /** @type {Record<string, {word: string, glyph: string, colour: string}>} */
-  const looks = JSON.parse(shown.dataset.looks || "{}");
+  /** @type {{tasks: Record<string, Look>, runs: Record<string, Look>}} */
+  const looks = JSON.parse(shown.dataset.looks || '{"tasks": {}, "runs": {}}');
   let timer = 0;
+  let slowTimer = 0;
   let loading = false;
   let again = false;
   let loaded = 0;
+  let slow = Date.now();
 
-  /** Loads the page again, at once but not too often, and puts its parts in the place of those shown. */
+  /** Asks for what has changed: soon, but not too often, and not for a page that nobody sees. */
   function refresh() {
-    if (loading) { again = true; return; }
-    if (!timer) timer = window.setTimeout(load, Math.max(0, loaded + AGAIN_MS - Date.now()));
+    if (loading || document.hidden) again = true;
+    else if (!timer) timer = window.setTimeout(load, Math.max(SOON_MS, loaded + AGAIN_MS - Date.now()));
+  }
+
+  document.addEventListener("visibilitychange", settle);
+
+  function settle() {
+    if (loading || document.hidden || !again) return;
+    again = false;
+    refresh();
+  }
+
+  /** Chooses the parts to ask for; the slow ones have their turn later, if it is not yet. */
+  function due() {
+    const all = /** @type {HTMLElement[]} */ ([...shown.querySelectorAll("[data-part]")]);
+    const left = slow + SLOW_MS - Date.now();
+    if (left > 0) {
+      if (!slowTimer) slowTimer = window.setTimeout(() => { slowTimer = 0; refresh(); }, left);
+      return all.filter((each) => each.dataset.slow === undefined);
+    }
+    slow = Date.now();
+    return all;
   }
 
   async function load() {
     timer = 0;
     loading = true;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (answer.redirected && new URL(answer.url).pathname === "/login") { location.reload(); return; }
-      if (answer.ok) put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      const parts = due();
+      const known = parts.map((each) => `${each.dataset.part}=${each.dataset.digest}`).join();
+      // The cache would have the pages of one address wait for each other.
+      const asked = { headers: { "Orcaflow-Parts": known }, cache: /** @type {const} */ ("no-store"), signal: AbortSignal.timeout(PATIENCE_MS) };
+      const answer = await fetch(location.href, asked);
+      const isOut = answer.redirected && new URL(answer.url).pathname === "/login";
+      // What is gone or forbidden by now says so on a page of its own.
+      if (isOut || answer.status === 403 || answer.status === 404) location.reload();
+      else if (answer.ok) put(parts, await answer.json());
+      else throw new Error(`${answer.status}`);
     } catch {
       window.setTimeout(refresh, AWAY_MS);
     } finally {
       loading = false;
       loaded = Date.now();
-      if (again) { again = false; refresh(); }
+      settle();
     }
   }
 
-  /** @param {Document} fresh */
-  function put(fresh) {
+  /** @param {HTMLElement[]} parts @param {{title: string, parts: Record<string, {html: string, digest: string}>}} fresh */
+  function put(parts, fresh) {
     document.title = fresh.title;
-    for (const part of shown.querySelectorAll("[data-part]")) {
-      const other = fresh.querySelector(`[data-part="${/** @type {HTMLElement} */ (part).dataset.part}"]`);
-      if (!other || part.innerHTML === other.innerHTML) continue;
-      if (part.contains(document.activeElement) && part.querySelector("[data-drawing]")) putNodes(part, other);
-      else part.innerHTML = other.innerHTML;
+    for (const part of parts) {
+      const made = fresh.parts[part.dataset.part || ""];
+      if (!made) continue;
+      part.dataset.digest = made.digest;
+      const other = document.createElement("template");
+      other.innerHTML = made.html;
+      if (!redrawn(part, other.content)) replace(part, other.content);
     }
     logs();
     document.dispatchEvent(new Event("orcaflow:changed"));
   }
 
-  /** Keeps the focus and the place of a drawing: its boxes alone are changed. @param {Element} part @param {Element} other */
-  function putNodes(part, other) {
-    for (const node of other.querySelectorAll("[data-name]")) {
-      const name = node.getAttribute("data-name") || "";
-      const known = part.querySelector(`[data-name="${CSS.escape(name)}"]`);
-      if (known) { known.setAttribute("class", node.getAttribute("class") || ""); known.innerHTML = node.innerHTML; }
+  /** @param {{name: string, state: {code: number}}} task */
+  function showTask(task) {
+    const look = looks.tasks[task.state.code];
+    if (!look) return;
+    for (const node of shown.querySelectorAll(`[data-name="${CSS.escape(task.name)}"]`)) {
+      if (!node.classList.contains("node")) { paint(node, look); continue; }
+      const chosen = node.classList.contains("chosen") ? " chosen" : "";
+      node.setAttribute("class", `node ${look.colour}${chosen}`);
+      const use = node.querySelector("use");
+      use?.setAttribute("href", `#g-${look.glyph}`);
+      use?.setAttribute("class", `glyph ${look.colour} ${look.glyph}`);
+      const title = node.querySelector("title");
+      if (title) title.textContent = `${task.name}: ${look.word}`;
     }
   }
 
-  /** @param {{name: string, state: {code: number}}} task */
-  function show(task) {
-    const look = looks[task.state.code];
-    if (!look) return;
-    for (const node of shown.querySelectorAll(`[data-name="${CSS.escape(task.name)}"]`)) {
-      const use = node.querySelector("use");
-      if (!use) continue;
-      use.setAttribute("href", `#g-${look.glyph}`);
-      if (node.classList.contains("node")) {
-        const chosen = node.classList.contains("chosen") ? " chosen" : "";
-        node.setAttribute("class", `node ${look.colour}${chosen}`);
-        use.setAttribute("class", `glyph ${look.colour} ${look.glyph}`);
-        const title = node.querySelector("title");
-        if (title) title.textContent = `${task.name}: ${look.word}`;
-      } else {
-        use.parentElement?.setAttribute("class", `glyph ${look.colour} ${look.glyph}`);
-        const word = node.querySelector(".word");
-        if (word) word.textContent = look.word;
-      }
-    }
+  /** @param {{id: number, state: {code: number}, wanted_state: {code: number} | null, end: string | null}} run */
+  function showRun(run) {
+    const wanted = run.wanted_state && !run.end ? looks.runs[`wanted-${run.wanted_state.code}`] : undefined;
+    const look = wanted || looks.runs[run.state.code];
+    if (look) for (const place of shown.querySelectorAll(`[data-instance="${run.id}"]`)) paint(place, look);
   }
 
   const topics = (shown.dataset.follow || "").split(",");
@@ -86,17 +115,70 @@ function follow(shown) {
 
   /** @param {string} kind @param {string} text */
   function heard(kind, text) {
+    // Streams are shared: other pages follow other runs.
     if (kind === "task") {
       const task = JSON.parse(text);
-      // Streams are shared: other pages follow other runs.
       if (!runs.has(task.instance_id)) return;
-      show(task);
-    } else if (kind === "instance" && !all && !runs.has(JSON.parse(text).id)) return;
+      showTask(task);
+    } else if (kind === "instance") {
+      const run = JSON.parse(text);
+      if (!all && !runs.has(run.id)) return;
+      showRun(run);
+    }
     refresh();
   }
 
   if (typeof SharedWorker === "undefined") listen(topics, heard);
   else share(topics, heard, shown.dataset.hub || "");
+}
+
+/** Gives the one glyph with its word in a place another look. @param {Element} place @param {Look} look */
+function paint(place, look) {
+  const use = place.querySelector("use");
+  const word = place.querySelector(".word");
+  if (!use || !word) return;
+  use.setAttribute("href", `#g-${look.glyph}`);
+  use.parentElement?.setAttribute("class", `glyph ${look.colour} ${look.glyph}`);
+  place.querySelector(".pill")?.setAttribute("class", `pill ${look.colour}`);
+  word.textContent = look.word;
+}
+
+/** Changes the boxes and edges of a drawing alone, so that zoom, place and focus stay; false if it is another one. @param {HTMLElement} part @param {DocumentFragment} other */
+function redrawn(part, other) {
+  const [known, fresh] = [part, other].map((each) => [...each.querySelectorAll("[data-drawing] .node, [data-drawing] .edge")]);
+  const name = (/** @type {Element} */ each) => ["name", "tail", "head"].map((key) => each.getAttribute(`data-${key}`)).join("\n");
+  if (!known.length || known.length !== fresh.length || known.some((each, place) => name(each) !== name(fresh[place]))) return false;
+  known.forEach((each, place) => {
+    const lit = each.classList.contains("lit");
+    each.setAttribute("class", fresh[place].getAttribute("class") || "");
+    each.classList.toggle("lit", lit);
+    if (each.innerHTML !== fresh[place].innerHTML) each.innerHTML = fresh[place].innerHTML;
+  });
+  return true;
+}
+
+/** Puts new content into a part, and keeps the focus, what is scrolled, what is opened, and logs until they are read again. @param {HTMLElement} part @param {DocumentFragment} other */
+function replace(part, other) {
+  const kept = ".grid, .drawing, .code, details";
+  const before = [...part.querySelectorAll(kept)].map((each) => ({ each, left: each.scrollLeft, top: each.scrollTop }));
+  const able = "a, button, input, select, textarea, summary, [tabindex]";
+  const active = document.activeElement;
+  const focus = active && part.contains(active) ? [...part.querySelectorAll(able)].indexOf(active) : -1;
+  const place = active?.getAttribute("href");
+  for (const log of other.querySelectorAll("[data-log]")) {
+    const known = part.querySelector(`[data-log="${CSS.escape(log.getAttribute("data-log") || "")}"]`);
+    if (known) log.textContent = known.textContent;
+  }
+  part.replaceChildren(other);
+  [...part.querySelectorAll(kept)].forEach((each, index) => {
+    const former = before[index];
+    if (!former || former.each.className !== each.className) return;
+    if (former.each.hasAttribute("open")) each.setAttribute("open", "");
+    each.scrollTo(former.left, former.top);
+  });
+  if (focus < 0) return;
+  const found = place && part.querySelector(`[href="${CSS.escape(place)}"]`) || part.querySelectorAll(able)[focus];
+  /** @type {HTMLElement | undefined} */ (found)?.focus({ preventScroll: true });
 }
 
 /** Hears events through the worker that all pages share. @param {string[]} topics @param {(kind: string, text: string) => void} heard @param {string} script */
