@@ -61,6 +61,7 @@ from api.routes import (
     tasks,
     tenants,
     tokens,
+    topologies,
     users,
     worker_groups,
     workers,
@@ -97,6 +98,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *locks.ROUTES,
     *datasets.ROUTES,
     *streams.ROUTES,
+    *topologies.ROUTES,
 )
 _TITLE: Final = "Orcaflow"
 _OF_READING: Final = ("invalid", "unavailable", "internal")

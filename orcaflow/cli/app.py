@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from common.errors import InvalidDefinitionError, InvalidSpecError, SchedulerError
+from common.errors import SchedulerError
 from orcaflow.cli.loading import RootGroup
 from orcaflow.cli.output import say, write
 from orcaflow.cli.remote import Chosen
@@ -122,9 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: SchedulerError) -> int:
-    if isinstance(error, InvalidDefinitionError | InvalidSpecError) and len(error.mistakes) > 1:
-        lines = "\n".join(f"  {mistake}" for mistake in error.mistakes)
-        say(f"orcaflow: {len(error.mistakes)} mistakes:\n{lines}")
+    mistakes = getattr(error, "mistakes", ())
+    if len(mistakes) > 1:
+        lines = "\n".join(f"  {mistake}" for mistake in mistakes)
+        say(f"orcaflow: {len(mistakes)} mistakes:\n{lines}")
     else:
         say(f"orcaflow: {error}")
     return error.exit_code

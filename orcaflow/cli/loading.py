@@ -65,6 +65,9 @@ _PLACES: Final[Mapping[str, _Place]] = {
     "stream": _Place(
         "stream", "Supervisors of streams: they keep topics of Kafka flowing into datasets."
     ),
+    "topology": _Place(
+        "topology", "Topologies: graphs of spouts and bolts that run until they are killed."
+    ),
     "dataset": _Place(
         "dataset", "Datasets: their segments and files by time, and their first rows."
     ),

@@ -418,6 +418,7 @@ _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
     **dict.fromkeys(("workers", "worker_strategies"), "workers"),
     **dict.fromkeys(("datasets", "locks", "streams"), "streams"),
+    **dict.fromkeys(("topologies", "topology_submission"), "topologies"),
     **dict.fromkeys(("previewing", "scheduling", "simulating"), "schedules"),
     **dict.fromkeys(
         ("complement_control", "complement_progress", "complementing", "stored_complements"),

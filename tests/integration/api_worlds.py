@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
@@ -16,6 +16,8 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 from api.policy import BASE
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
+from common.model.topologies import Code, Wanted
+from common.model.topology_graphs import GraphPart, TopologyGraph
 from common.store import tables as t
 from operations.session import Session
 from operations.tokens import create_token
@@ -27,6 +29,7 @@ from tests.unit.stream_specs import SMALL
 if TYPE_CHECKING:
     from httpx import Response
 
+_CODE: Final = Code(main="words.yaml", files={"words.yaml": ""})
 _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
 
 
@@ -35,6 +38,13 @@ class World:
     """A project with one object of each kind, by the kind's name."""
 
     objects: dict[str, Any]
+    places: ClassVar[dict[str, Any]] = {
+        "kind": "invalid",
+        "version": 1,
+        "component": "lines",
+        "wait_time": 0,
+    }
+    """The other parameters of paths."""
 
 
 def a_world(db: Engine, project_id: int, name: str) -> World:
@@ -98,6 +108,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         )
         connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
         _add_stream(connection, name, project_id, number, task)
+        _add_topology(connection, name, project_id, number)
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
@@ -113,6 +124,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
             "dataset": name,
             "stream": name,
             "stream-task": f"read_{name}",
+            "topology": name,
         }
     )
 
@@ -142,6 +154,29 @@ def _add_stream(db: Connection, name: str, project_id: int, definition: int, tas
     )
     db.execute(insert(t.dataset).values(name=name, project_id=project_id))
     add_segment(db, name, task)
+
+
+def a_graph(name: str) -> dict[str, Any]:
+    """The graph of a topology with one spout."""
+    spout = GraphPart(id="lines", kind="spout", class_name="Lines", executors=1, tasks=2)
+    return TopologyGraph(name=name, hash="spark", config=(), parts=(spout,)).document()
+
+
+def _add_topology(db: Connection, name: str, project_id: int, definition: int) -> None:
+    db.execute(
+        insert(t.topology).values(
+            name=name,
+            version=1,
+            project_id=project_id,
+            process_definition_id=definition,
+            wanted=Wanted(number=1).document(),
+        )
+    )
+    db.execute(
+        insert(t.topology_version).values(
+            topology=name, version=1, code=_CODE.document(), graph=a_graph(name)
+        )
+    )
 
 
 def add_segment(db: Connection, name: str, task: int | None = None) -> None:
@@ -310,6 +345,11 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"all": True}, {}
         case "streams/{id}/handoff":
             return {"groups": [0]}, {}
+        case "topology/submit":
+            graph = a_graph(new.replace(" ", "_"))
+            return {"code": _CODE.document(), "graph": graph, "project_id": number}, {}
+        case "topology/{id}/rebalance/{wait_time}":
+            return {"rebalanceOptions": {"executors": {"lines": 2}}}, {}
         case "datasources":
             return {"name": new, "url": "sqlite:///some.db"}, {}
         case "datasources/{id}":

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, Table, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
 
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
+from common.model.topologies import Wanted
 from common.store import tables as t
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
 from tests.integration.conftest import Cli
+from tests.topology_files import GRAPH, REPORT, written
 from tests.unit.later_definitions import a_later_export, a_later_task
 from tests.unit.stream_specs import SMALL
 
@@ -204,7 +206,11 @@ def a_cluster(db: Engine) -> None:
 
 
 def some_streams(db: Engine) -> None:
-    """A supervisor with tasks, one that was terminated, and a dataset with a stream's offsets."""
+    """A supervisor with tasks, one that was terminated, and a dataset with a stream's offsets.
+
+    And topologies, one of which was killed.
+    """
+    some_topologies(db)
     payload = {
         "stream": "events",
         "partitions": 2,
@@ -277,6 +283,62 @@ def stream_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
         "terminate flights", "terminate flights", "reset flights --all",
     ):  # fmt: skip
         yield run("stream", *words.split())
+
+
+def some_topologies(db: Engine) -> None:
+    """A topology that runs and has reported, and one that was killed and never ran."""
+    with db.begin() as connection:
+        for name, wanted in (("words", Wanted(number=1)), ("dead", Wanted(number=2, killed=True))):
+            connection.execute(
+                insert(t.topology).values(
+                    name=name, version=1, project_id=1, process_definition_id=777 + len(name),
+                    wanted=wanted.document(), report=REPORT.document() if name == "words" else None,
+                    report_time=NOW, update_time=NOW, create_time=NOW,
+                )
+            )  # fmt: skip
+            connection.execute(
+                insert(t.topology_version).values(
+                    topology=name, version=1, code={"main": "a.yaml", "files": {"a.yaml": ""}},
+                    graph=GRAPH.document(), create_time=NOW,
+                )
+            )  # fmt: skip
+    ahead = NOW + timedelta(days=1)
+    run = an_instance(db, ProcessState.RUNNING, process_definition_id=782, start_time=ahead)
+    an_attempt(db, run, TaskState.RUNNING, name="run", host="w:1", flag=1, start_time=ahead)
+
+
+def topology_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
+    """Submit a topology and give it orders, by commands."""
+    written(place)
+    submit = ("topology", "submit", f"{place}/words.py:topology", "--files", f"{place}/parts.py")
+    yield run(*submit, "--project", "nowhere")
+    yield run(*submit, "--worker-group", "nowhere")
+    yield run(*submit, "--project", "default", "--cores", "3", "--memory", "2G", "--inactive")
+    yield run(*submit, "-o", "json")
+    yield run("topology", "submit", f"{place}/words.yaml", "--files", f"{place}/parts.py")
+    for words in (
+        "history words", "activate words", "activate words", "deactivate words -o json",
+        "rebalance words -w 3 -n 4 -e split=3 --tasks count=8", "rebalance words -e split=4",
+        "rebalance words -e spilt=1", "rebalance words", "logs words", "graph words",
+        "kill words -w 7", "kill words", "kill words --now -o json", "activate words",
+    ):  # fmt: skip
+        yield run("topology", *words.split())
+
+
+Journey: TypeAlias = Callable[[Cli, Path], Iterator[tuple[int, str, str]]]
+JOURNEYS: Final[tuple[tuple[Journey, tuple[Table, ...], list[int]], ...]] = (
+    (
+        stream_journey,
+        (t.supervisor_runtime, t.supervisor, t.process_definition),
+        [3, 3, 0, 0, 1, 0, 4, 0, 0, 0, 0, 0, 2, 0, 0, 4, 0],
+    ),
+    (
+        topology_journey,
+        (t.topology, t.command, t.process_definition),
+        [3, 3, 0, 0, 0, 0, 0, 4, 0, 0, 2, 2, 2, 4, 0, 0, 4, 0, 4],
+    ),
+)
+"""Orders by commands, the tables that they write, and their exit codes."""
 
 
 def a_definition_that_waits_for(db: Engine, number: int) -> None:
@@ -438,6 +500,13 @@ SAME: Final = (
     *("stream history gone", "stream submit nothing.json", "stream suspend gone"),
     *("stream resume flights", "stream reset flights", "stream reset nobody --all"),
     *("stream reset gone --offset 0=1", "stream handoff gone 0", "stream terminate gone"),
+    *("topology list", "topology list -o json", "topology graph words", "topology graph dead"),
+    *("topology status wrods", "topology status dead", "topology status words -o json"),
+    *("topology errors words", "topology errors words -o json", "topology errors dead"),
+    *("topology history words", "topology history dead -o json", "topology history nobody"),
+    *("topology activate dead", "topology deactivate dead", "topology kill dead"),
+    *("topology rebalance dead -n 3", "topology rebalance words -e split=99"),
+    *("topology submit nothing.yaml", "topology logs dead", "topology logs nobody"),
     *("datasource list", "datasource list -o json", "datasource test dw", "datasource test nobody"),
     *("datasource remove nobody", "datasource create dw --url sqlite:///x.db"),
     *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),

@@ -86,6 +86,8 @@ BY_OTHERS: Final = (
         "operations/pools:_of_pool",
         # test_a_supervisor_is_its_projects_and_orders_take_rights
         "operations/streams:_check_author",
+        # test_rights_are_those_of_the_topology_s_project
+        "operations/topology_submission:_check_author",
     }
 )
 """The checks that the requests of the HTTP API's matrix do not need, and other tests do."""
@@ -152,7 +154,7 @@ _REPEATED: Final = {
     "the statement that reads it leaves out what the caller does not see": (
         *("operations/projects:project_detail", "operations/projects:project_page"),
         *("operations/simulating:_views", "operations/tokens:create_token"),
-        "operations/streams:submit_stream 2",
+        *("operations/streams:submit_stream 2", "operations/topology_submission:_check_project"),
     ),
     "the command line alone calls it, for the owner of the database": (
         *("operations/instances:dag_of", "operations/instances:snapshot_of"),

@@ -106,7 +106,7 @@ def test_every_route_answers_every_role_as_its_policy_says(
                 ask = partial(
                     client.request,
                     method,
-                    path.format(id=number, kind="invalid", version=1),
+                    path.format(id=number, **world.places),
                     json=body,
                     params=params,
                     headers={**headers[role], "If-Match": "*"},

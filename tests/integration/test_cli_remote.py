@@ -43,6 +43,7 @@ from tests.integration.administering import ADMINISTERED, REFUSED
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 from tests.integration.remote_commands import (
+    JOURNEYS,
     LOGS,
     ORDERS,
     SAME,
@@ -55,7 +56,6 @@ from tests.integration.remote_commands import (
     numbered,
     schedule_journey,
     some_streams,
-    stream_journey,
 )
 
 
@@ -397,16 +397,17 @@ def test_files_are_imported_by_a_server_as_they_are_at_the_database(
     assert [code for code, _, _ in here] == [int(each) for each in "000001011000000000100"]
 
 
-def test_supervisors_are_submitted_and_steered_by_a_server(
-    cli: Cli, remote: Cli, db: Engine, tmp_path: Path
+@pytest.mark.parametrize(("journey", "tables", "codes"), JOURNEYS)
+def test_supervisors_and_topologies_are_submitted_and_steered_by_a_server(
+    *, cli: Cli, remote: Cli, db: Engine, tmp_path: Path, journey: Any, tables: Any, codes: Any
 ) -> None:
-    here = list(stream_journey(cli, tmp_path))
+    here = list(journey(cli, tmp_path))
     with db.begin() as connection:
-        for table in (t.supervisor_runtime, t.supervisor, t.process_definition):
+        for table in tables:
             connection.execute(table.delete())
-    there = list(stream_journey(remote, tmp_path))
+    there = list(journey(remote, tmp_path))
     assert [numbered(each) for each in here] == [numbered(each) for each in there]
-    assert [each[0] for each in here] == [3, 3, 0, 0, 1, 0, 4, 0, 0, 0, 0, 0, 2, 0, 0, 4, 0]
+    assert [each[0] for each in here] == codes
 
 
 def test_every_command_is_done_by_a_server_or_says_why_not() -> None:

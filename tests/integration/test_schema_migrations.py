@@ -23,6 +23,7 @@ from common.model.rights import DATABASE, ROLES, Principal
 from common.model.states import ProcessState
 from common.model.streams.progress import DatasetProgress, Feeding
 from common.model.topologies import Code, Wanted
+from common.model.topology_graphs import TopologyGraph
 from common.model.upstream import DatasetQuestion
 from common.store import schema, tables
 from common.store.connect import connect, engine
@@ -499,13 +500,14 @@ def test_a_database_of_before_takes_topologies(new_database: Callable[..., str])
         bring_to(db, "0022")
     schema.upgrade(made, os_user="tester")
     code = Code(main="words.yaml", files={"words.yaml": ""})
+    graph = TopologyGraph(name="words", hash="spark", config=(), parts=())
     with made.begin() as db:
         assert make_topology(
             db, "words", project_id=1, process_definition_id=3, wanted=Wanted(number=2)
         )
         # It is shown from its first version on, which the same transaction adds.
         assert topologies(db, DATABASE) == []
-        assert add_topology_version(db, "words", version=1, code=code, graph={}, user_id=1)
+        assert add_topology_version(db, "words", version=1, code=code, graph=graph, user_id=1)
         (found,) = topologies(db, DATABASE)
     assert (found.name, found.version, found.wanted) == ("words", 1, Wanted(number=2))
     made.dispose()

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     and_,
+    case,
     cast,
     func,
     insert,
@@ -27,7 +28,9 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.commands import CommandType
 from common.model.rights import Principal
+from common.model.states import LIVE_PROCESS_STATES
 from common.model.topologies import Code, Report, Wanted
+from common.model.topology_graphs import TopologyGraph
 from common.store.people.rights import seen_projects
 from common.store.tables import (
     command,
@@ -41,7 +44,7 @@ from common.store.transaction import AnyRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRun:
-    """The newest run of a topology's definition."""
+    """The run of a topology's definition that is live, else the newest."""
 
     id: int
     state: int
@@ -52,7 +55,10 @@ class TopologyRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyAttempt:
-    """The newest attempt of that run. `number` counts those of the run."""
+    """The newest attempt of that run. `number` counts those of the run.
+
+    `lost_at`: since when a master misses its worker.
+    """
 
     id: int
     number: int
@@ -62,6 +68,7 @@ class TopologyAttempt:
     submit_time: datetime | None
     start_time: datetime | None
     end_time: datetime | None
+    lost_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +88,7 @@ class TopologyView:
     report: Report | None
     report_time: datetime | None
     holder: int | None
-    graph: Mapping[str, Any]
+    graph: TopologyGraph
     create_time: datetime
     update_time: datetime
     looked_at: datetime
@@ -96,7 +103,7 @@ class TopologyVersion:
 
     name: str
     version: int
-    graph: Mapping[str, Any]
+    graph: TopologyGraph
     user_id: int | None
     create_time: datetime
 
@@ -110,7 +117,10 @@ _RUN: Final = (
         process_instance.c.end_time.label("run_end"),
     )
     .where(process_instance.c.process_definition_id == topology.c.process_definition_id)
-    .order_by(process_instance.c.id.desc())
+    .order_by(
+        case((process_instance.c.state.in_(LIVE_PROCESS_STATES), 0), else_=1),
+        process_instance.c.id.desc(),
+    )
     .limit(1)
     .correlate(topology)
     .lateral("run")
@@ -125,6 +135,7 @@ _ATTEMPT: Final = (
         task_instance.c.submit_time.label("attempt_submit"),
         task_instance.c.start_time.label("attempt_start"),
         task_instance.c.end_time.label("attempt_end"),
+        task_instance.c.lost_at.label("attempt_lost"),
     )
     .where(task_instance.c.process_instance_id == _RUN.c.run_id)
     .order_by(task_instance.c.id.desc())
@@ -204,7 +215,7 @@ def add_version(
     *,
     version: int,
     code: Code,
-    graph: Mapping[str, Any],
+    graph: TopologyGraph,
     user_id: int,
 ) -> bool:
     """Insert a version behind the newest, and make it that; False if there is another by now."""
@@ -221,7 +232,7 @@ def add_version(
             topology=name,
             version=version,
             code=code.document(),
-            graph=dict(graph),
+            graph=graph.document(),
             user_id=user_id,
         )
     )
@@ -278,7 +289,7 @@ def versions(db: Connection, name: str) -> list[TopologyVersion]:
         TopologyVersion(
             name=row.topology,
             version=row.version,
-            graph=row.graph,
+            graph=TopologyGraph.of(row.graph),
             user_id=row.user_id,
             create_time=row.create_time,
         )
@@ -312,7 +323,7 @@ def _view(row: AnyRow) -> TopologyView:
         report=_report(row.report),
         report_time=row.report_time,
         holder=row.task_instance_id,
-        graph=row.graph,
+        graph=TopologyGraph.of(row.graph),
         create_time=row.create_time,
         update_time=row.update_time,
         looked_at=row.looked_at,
@@ -337,6 +348,7 @@ def _view(row: AnyRow) -> TopologyView:
             submit_time=row.attempt_submit,
             start_time=row.attempt_start,
             end_time=row.attempt_end,
+            lost_at=row.attempt_lost,
         ),
     )
 

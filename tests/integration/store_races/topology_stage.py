@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Engine
 
@@ -14,6 +13,7 @@ from common.model.commands import Command
 from common.model.plans import Begin, Plan, Snapshot
 from common.model.states import TaskState
 from common.model.topologies import Code, Wanted
+from common.model.topology_graphs import TopologyGraph
 from common.store.people import topologies as people
 from common.store.people.topologies import TopologyView
 from common.store.worker.ports import AttemptEnd
@@ -30,7 +30,7 @@ from tests.integration.store_races.racing import (
 )
 
 CODE: Final = Code(main="words.py:topology", files={"words.py": "topology = 1\n"})
-GRAPH: Final[Mapping[str, Any]] = {"parts": []}
+GRAPH: Final = TopologyGraph(name="words", hash="spark", config=(), parts=())
 _DEFINITIONS: Final = itertools.count(1000)
 
 
