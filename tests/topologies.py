@@ -23,6 +23,10 @@ class Lines(Spout):
     outputs = ("line",)
 
 
+class Numbers(Spout):
+    outputs = ("line long",)
+
+
 class Split(Bolt):
     outputs: ClassVar[Outputs] = {"default": ("word",), "errors": ("line", "why")}
 
@@ -35,7 +39,7 @@ class Split(Bolt):
 
 
 class Count(StatefulBolt):
-    outputs = ("word", "count")
+    outputs = ("word", "count long")
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
@@ -51,9 +55,9 @@ class Count(StatefulBolt):
 
 
 class Forward(Bolt):
-    """Emits what it gets, on a stream of one field."""
+    """Emits what it gets, whatever it is, on a stream of one field."""
 
-    outputs = ("value",)
+    outputs = ("value object",)
 
     def process(self, record: Record, emit: Emit) -> None:
         emit(record.values[0])
@@ -62,7 +66,7 @@ class Forward(Bolt):
 class Switch(Bolt):
     """Sends each number to the task of that number."""
 
-    outputs: ClassVar[Outputs] = {"out": Stream(("number",), direct=True)}
+    outputs: ClassVar[Outputs] = {"out": Stream(("number long",), direct=True)}
 
     def process(self, record: Record, emit: Emit) -> None:
         emit.direct(record.values[0], record.values[0], stream="out")

@@ -12,6 +12,7 @@ from common.dag import Dag, DagError, build_dag, select
 from common.errors import SchedulerError
 from common.model.states import TaskDependType
 from common.topology.components import (
+    ArrowBolt,
     Bolt,
     Sink,
     Spout,
@@ -19,14 +20,16 @@ from common.topology.components import (
     Stream,
     streams_of,
 )
+from common.topology.config import mistakes_of_config
 from common.topology.declaration import Input, Part, Topology
 from common.topology.groupings import ByFields, Custom, Direct, PartialKey
 from common.topology.hashing import HASHES
+from common.topology.types import TYPES
 
 MOST_TASKS: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_KINDS: Final = (Spout, Bolt, StatefulBolt, Sink)
+_KINDS: Final = (Spout, Bolt, ArrowBolt, StatefulBolt, Sink)
 
 
 class InvalidTopologyError(SchedulerError):
@@ -51,6 +54,7 @@ def mistakes_of(topology: Topology) -> Iterator[str]:
         yield f"name: {_shown(topology.name)} is none: {_NAME_RULE}"
     if not isinstance(topology.hash, str) or topology.hash not in HASHES:
         yield f"hash: {_shown(topology.hash)} is unknown; there are {' and '.join(HASHES)}"
+    yield from mistakes_of_config("config", topology.config, of_component=False)
     parts: dict[str, Part] = {}
     for part in topology.parts:
         if part.id in parts:
@@ -78,7 +82,7 @@ def mistakes_of(topology: Topology) -> Iterator[str]:
             taken_already.add(source)
             if taken.component not in undeclared:
                 yield from _mistakes_of_input(place, taken, part, parts, streams)
-    yield from _mistakes_of_shape(topology, parts)
+    yield from _mistakes_of_shape(topology, parts, streams)
 
 
 _NAME_RULE: Final = (
@@ -93,7 +97,8 @@ def _mistakes_of_part(part: Part, streams: Mapping[str, Stream]) -> Iterator[str
     component = part.component
     kind = type(component).__name__
     if not isinstance(component, _KINDS):
-        yield f"{part.id}: {kind} is neither a Spout, a Bolt, a StatefulBolt nor a Sink"
+        known = "neither a Spout, a Bolt, an ArrowBolt, a StatefulBolt nor a Sink"
+        yield f"{part.id}: {kind} is {known}"
         return
     for what, number in (("executors", part.executors), ("tasks", part.tasks)):
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_TASKS:
@@ -104,6 +109,7 @@ def _mistakes_of_part(part: Part, streams: Mapping[str, Stream]) -> Iterator[str
             f"{part.id}: {part.executors} executors are more than its {part.tasks} tasks; an"
             " executor without a task would do nothing"
         )
+    yield from mistakes_of_config(f"{part.id}: config", part.config, of_component=True)
     for name, stream in streams.items():
         yield from _mistakes_of_stream(f"{part.id}: stream {name!r:.120}", name, stream)
     if isinstance(component, Sink) and streams:
@@ -134,6 +140,12 @@ def _mistakes_of_stream(place: str, name: str, stream: Stream) -> Iterator[str]:
     for field, times in Counter(stream.fields).items():
         if times > 1:
             yield f"{place}: the field {field!r:.120} is there {times} times"
+    for field, type_name in zip(stream.fields, stream.types, strict=True):
+        if type_name not in TYPES:
+            yield (
+                f"{place}: the type {type_name!r:.120} of the field {field!r:.120} is unknown;"
+                f" there are {', '.join(TYPES)}"
+            )
     if not stream.fields:
         yield f"{place}: it has no field"
 
@@ -166,6 +178,14 @@ def _mistakes_of_input(
                 f"{place}: {taken.component!r} has no field {', '.join(map(_shown, unknown))} in"
                 f" its stream {taken.stream!r}; it has {', '.join(stream.fields)}"
             )
+        types = dict(zip(stream.fields, stream.types, strict=True))
+        for field in grouping.fields:
+            found_type = TYPES.get(types.get(field, "")) if field not in unknown else None
+            if found_type is not None and not found_type.groupable:
+                yield (
+                    f"{place}: the field {field!r} is a {types[field]}, which can't be grouped by;"
+                    " emit it as a string or a long"
+                )
         for field, times in Counter(map(_shown, grouping.fields)).items():
             if times > 1:
                 yield f"{place}: the field {field} is grouped by {times} times"
@@ -204,7 +224,19 @@ def graph_of(topology: Topology) -> Dag:
     )
 
 
-def _mistakes_of_shape(topology: Topology, parts: Mapping[str, Part]) -> Iterator[str]:
+def _key_types(taken: Input, streams: Mapping[str, Mapping[str, Stream]]) -> tuple[str | None, ...]:
+    """Return the types of the fields that an input is grouped by; None for what is unknown."""
+    assert isinstance(taken.grouping, ByFields)
+    stream = streams.get(taken.component, {}).get(taken.stream)
+    types = {} if stream is None else dict(zip(stream.fields, stream.types, strict=True))
+    return tuple(types.get(field) for field in taken.grouping.fields)
+
+
+def _mistakes_of_shape(
+    topology: Topology,
+    parts: Mapping[str, Part],
+    streams: Mapping[str, Mapping[str, Stream]],
+) -> Iterator[str]:
     try:
         dag = graph_of(topology)
     except DagError as error:
@@ -214,12 +246,25 @@ def _mistakes_of_shape(topology: Topology, parts: Mapping[str, Part]) -> Iterato
         if not isinstance(part.component, StatefulBolt):
             continue
         keys = {
-            len(taken.grouping.fields)
+            _key_types(taken, streams)
             for taken in part.inputs
             if isinstance(taken.grouping, ByFields)
         }
-        if len(keys) > 1:
+        if len({len(each) for each in keys}) > 1:
             yield f"{part.id}: its inputs are grouped by different numbers of fields"
+        elif len(keys) > 1:
+            yield f"{part.id}: its inputs are grouped by fields of different types"
+        others = {
+            each.tasks
+            for each in topology.parts
+            if isinstance(each.component, StatefulBolt)
+            and each.id in select(dag, [part.id], TaskDependType.TASK_PRE).names
+        }
+        if len(others) > 1:
+            yield (
+                f"{part.id}: the stateful bolts before it have another number of tasks; those of"
+                " one query of Spark share theirs"
+            )
         forks = [
             each
             for each in select(dag, [part.id], TaskDependType.TASK_PRE).names

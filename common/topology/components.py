@@ -7,11 +7,16 @@ it holds must be what each of them may have a copy of. What it emits it declares
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from common.errors import SchedulerError
+from common.topology.types import name_and_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DEFAULT: Final = "default"
 """The stream of a component that names none, as in Storm."""
@@ -21,18 +26,30 @@ class EmitError(SchedulerError):
     """A component has emitted what it has not declared, or what its stream's rules forbid."""
 
 
+class Forget:
+    """The value that a stateful bolt returns instead of a state, to have the key forgotten."""
+
+
+FORGET: Final = Forget()
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The fields of a stream, in order; the emitter of a `direct` one names the task."""
+    """The fields of a stream, in order; the emitter of a `direct` one names the task.
+
+    A declared field has its type behind its name (`"count long"`, see `types`). What `streams_of`
+    returns has the types apart.
+    """
 
     fields: tuple[str, ...]
     direct: bool = False
+    types: tuple[str, ...] = ()
 
 
 Outputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str] | Stream]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
     """The values of a tuple by the names of its stream's fields, and where it comes from."""
 
@@ -59,12 +76,20 @@ class Record:
 class Emit(Protocol):
     """Emits records for the component that it was given to."""
 
-    def __call__(self, *values: Any, stream: str = DEFAULT) -> tuple[int, ...]:
+    def __call__(self, *values: Any, stream: str = DEFAULT) -> Sequence[int]:
         """Emit one record; the tasks that get it. `EmitError` if it is not as declared."""
         ...
 
-    def direct(self, task: int, *values: Any, stream: str = DEFAULT) -> tuple[int, ...]:
+    def direct(self, task: int, *values: Any, stream: str = DEFAULT) -> Sequence[int]:
         """Emit one record on a direct stream, for this task of each component that takes it."""
+        ...
+
+
+class EmitRows(Protocol):
+    """Emits whole tables for the component that it was given to."""
+
+    def __call__(self, rows: pa.RecordBatch | pa.Table, *, stream: str = DEFAULT) -> None:
+        """Emit rows whose columns are the stream's fields; `EmitError` if they are not."""
         ...
 
 
@@ -76,7 +101,35 @@ class Component:
 
 
 class Spout(Component):
-    """A source of records. The sources of Orcaflow's own are such; a trial gives them inputs."""
+    """A source of records that can be read again, in partitions whose records have places.
+
+    A subclass that has `ends` and `read` can run on a cluster; the spouts of Orcaflow's own are in
+    `orcaflow.topology`. One without is for trials, which give it its inputs.
+    """
+
+    def begins(self) -> Mapping[str, int]:
+        """Return where the partitions of a new topology begin; those of later ones begin at 0."""
+        return {}
+
+    def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:
+        """Return, for each partition, the place behind its last record that can be read now.
+
+        `begun` are the places up to which partitions have been read; one that is missing in the
+        answer stands still. Asked between two batches, in one process for all of them.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no `ends` and `read`: it is a spout for trials alone"
+        )
+
+    def read(self, partition: str, start: int, end: int) -> Iterable[tuple[Any, ...]]:
+        """Return the records of these places, for the default stream; the same ones whenever.
+
+        A batch that has failed is read again by its places.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what it has opened; called once nothing is read any more."""
 
 
 class Bolt(Component, ABC):
@@ -87,11 +140,28 @@ class Bolt(Component, ABC):
         """Take a record."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one stream, as an Arrow bolt takes them."""
+
+    rows: pa.RecordBatch
+    component: str
+    stream: str = DEFAULT
+
+
+class ArrowBolt(Component, ABC):
+    """Takes records by the thousand, as Arrow has them; else as `Bolt`."""
+
+    @abstractmethod
+    def process(self, rows: Rows, emit: EmitRows) -> None:
+        """Take some of the records of one stream."""
+
+
 class StatefulBolt(Component, ABC):
     """Takes records one by one, with a state for each key, the values that they are grouped by.
 
     Records of one key come one after the other, in the task that the key belongs to. A state must
-    be one that can be pickled.
+    be one that can be pickled; `FORGET` in its place has the key forgotten.
     """
 
     def initial(self) -> Any:
@@ -102,13 +172,26 @@ class StatefulBolt(Component, ABC):
     def process(self, record: Record, state: Any, emit: Emit) -> Any:
         """Take a record, and return the key's state after it."""
 
+    def due(self, state: Any) -> datetime | None:
+        """Return when a key with this state is to be woken, if it is. Asked after each change."""
+        return None
+
+    def wake(self, key: tuple[Any, ...], state: Any, now: datetime, emit: Emit) -> Any:
+        """Do what is due at a key, and return its state after it. `now` is in UTC."""
+        return state
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Names a batch of a topology: what is written for it again is written in its place."""
+    """Names a task's share of a batch: what is written for it again is written in its place.
+
+    `query` tells batches of one number apart where a topology is several queries of Spark.
+    """
 
     topology: str
     number: int
+    query: str = ""
+    task: int = 0
 
 
 class Sink(Component, ABC):
@@ -142,4 +225,9 @@ def _stream(component: Component, declared: object) -> Stream:
             f"{type(component).__name__}.outputs must be names of fields, or those of each stream"
             f" by its name, not {declared!r:.120}"
         )
-    return Stream(tuple(fields), isinstance(declared, Stream) and declared.direct)
+    both = [name_and_type(each) for each in fields]
+    return Stream(
+        tuple(name for name, _ in both),
+        isinstance(declared, Stream) and declared.direct,
+        tuple(type_name for _, type_name in both),
+    )

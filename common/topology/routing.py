@@ -1,18 +1,22 @@
 """To which tasks of a bolt a record goes; the same questions have the same answers. Pure.
 
-A router belongs to one input of one bolt and to one task that emits into it, and counts what it has
-routed; where a grouping goes by turns, these begin anew with a router.
+A router belongs to one input of one bolt and to one task that emits into it. A record has a
+*number* there: how many records the task has emitted into the stream before. Where a grouping goes
+by turns, these are told from the number by arithmetic that Spark's SQL has too (`in_turn`), so a
+plan can do without a router for most groupings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+from zlib import crc32
 
 from common.topology.components import EmitError, Record
 from common.topology.declaration import Hash, Input
 from common.topology.groupings import (
     ByFields,
+    Chooser,
     Custom,
     Direct,
     Everyone,
@@ -22,7 +26,36 @@ from common.topology.groupings import (
     Shuffle,
     Unordered,
 )
-from common.topology.hashing import HASHES
+from common.topology.hashing import HASHES, spark_hash
+
+_NO_FIELDS: Final[Sequence[int]] = ()
+
+
+def seed_of(topology: str, bolt: str, taken: Input) -> int:
+    """Return the number that tells the turns of one input from those of another."""
+    told = f"{topology}\0{taken.component}\0{taken.stream}\0{bolt}"
+    return crc32(told.encode("utf-8", "surrogatepass"))
+
+
+def in_turn(seed: int, emitter: int, number: int, tasks: int) -> int:
+    """Return the task whose turn it is.
+
+    Each cycle of `tasks` numbers has each task once. It begins anywhere, and goes up or down, as
+    the hash of the cycle says.
+    """
+    cycle, place = divmod(number, tasks)
+    drawn = spark_hash((seed, emitter, cycle))
+    return (drawn + (place if drawn >= 0 else -place)) % tasks
+
+
+def any_task(seed: int, emitter: int, number: int, tasks: int) -> int:
+    """Return a task that looks drawn."""
+    return spark_hash((seed, emitter, number)) % tasks
+
+
+def neighbour(emitter: int, emitters: int, tasks: int) -> int:
+    """Return the task with the emitter's number, or the one that Spark's `coalesce` has it in."""
+    return emitter * tasks // emitters
 
 
 class Router:
@@ -34,43 +67,49 @@ class Router:
         topology: str,
         bolt: str,
         taken: Input,
+        fields: Sequence[str],
         tasks: int,
         emitter: int,
         emitters: int,
         hash: Hash = "spark",  # noqa: A002  # As a topology has it.
     ) -> None:
-        """`tasks` the bolt has, `emitters` the component that emits, of which this is one."""
-        self._name = f"{topology}\0{taken.component}\0{taken.stream}\0{bolt}\0{emitter}"
+        """`tasks` the bolt has, `emitters` the component that emits, of which this is one.
+
+        `fields` are those of the stream.
+        """
         self._bolt = bolt
         self._grouping = taken.grouping
+        self._seed = seed_of(topology, bolt, taken)
         self._tasks = tasks
         self._emitter = emitter
         self._emitters = emitters
         self._hash = HASHES[hash]
-        self._number = 0
         self._had = [0] * tasks
-        self._order: tuple[int, ...] = ()
+        self._places = _NO_FIELDS
+        if isinstance(taken.grouping, ByFields | PartialKey):
+            self._places = [fields.index(each) for each in taken.grouping.fields]
 
-    def targets(self, record: Record, direct: int | None = None) -> tuple[int, ...]:
-        """Return the tasks that get a record; `direct` is the one that its emitter names.
+    def targets(
+        self, values: Sequence[Any], number: int, direct: int | None, record: Callable[[], Record]
+    ) -> tuple[int, ...]:
+        """Return the tasks that get the values of a record; `direct` is the one its emitter names.
 
-        `EmitError` if an author's grouping names a task that there is not.
+        `record` makes the `Record` for a chooser. `EmitError` if that names a task that there is
+        not.
         """
-        number, self._number = self._number, self._number + 1
         match self._grouping:
             case Shuffle():
-                return (self._in_turn(number),)
+                return (in_turn(self._seed, self._emitter, number, self._tasks),)
             case LocalOrShuffle() if self._tasks <= self._emitters:
-                # As Spark's `coalesce` puts neighbours together.
-                return (self._emitter * self._tasks // self._emitters,)
+                return (neighbour(self._emitter, self._emitters, self._tasks),)
             case LocalOrShuffle():
-                return (self._in_turn(number),)
+                return (in_turn(self._seed, self._emitter, number, self._tasks),)
             case Unordered():
-                return (self._drawn("any", number) % self._tasks,)
-            case ByFields(fields):
-                return (self._hash([record[field] for field in fields]) % self._tasks,)
-            case PartialKey(fields):
-                return (self._less_used([record[field] for field in fields]),)
+                return (any_task(self._seed, self._emitter, number, self._tasks),)
+            case ByFields():
+                return (self._hash([values[place] for place in self._places]) % self._tasks,)
+            case PartialKey():
+                return (self._less_used([values[place] for place in self._places]),)
             case Global():
                 return (0,)
             case Everyone():
@@ -79,15 +118,7 @@ class Router:
                 # To a task that does not take the stream nothing is sent, as in Storm.
                 return (direct,) if direct is not None and 0 <= direct < self._tasks else ()
             case Custom(chooser):
-                return self._chosen(chooser.choose(record, self._tasks), chooser)
-
-    def _in_turn(self, number: int) -> int:
-        block, place = divmod(number, self._tasks)
-        if place == 0 or not self._order:
-            self._order = tuple(
-                sorted(range(self._tasks), key=lambda task: self._drawn(f"turn {block}", task))
-            )
-        return self._order[place]
+                return self._chosen(chooser.choose(record(), self._tasks), chooser)
 
     def _less_used(self, key: list[object]) -> int:
         hashed = self._hash(key)
@@ -96,7 +127,7 @@ class Router:
         self._had[chosen] += 1
         return chosen
 
-    def _chosen(self, answer: object, chooser: object) -> tuple[int, ...]:
+    def _chosen(self, answer: object, chooser: Chooser) -> tuple[int, ...]:
         tasks = tuple(answer) if isinstance(answer, Iterable) else None
         if tasks is None or any(task not in range(self._tasks) for task in tasks):
             raise EmitError(
@@ -104,8 +135,3 @@ class Router:
                 f" whose tasks are 0 to {self._tasks - 1}"
             )
         return tasks
-
-    def _drawn(self, what: str, number: int) -> int:
-        """Return a number that looks drawn, and is the same whenever it is asked for."""
-        told = f"{self._name}\0{what}\0{number}".encode("utf-8", "surrogatepass")
-        return int.from_bytes(blake2b(told, digest_size=8).digest(), "big")

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.topology.checking import checked, graph_of
 from common.topology.components import (
     DEFAULT,
+    FORGET,
+    ArrowBolt,
     Batch,
     Bolt,
     EmitError,
     Record,
+    Rows,
     Sink,
     Spout,
     StatefulBolt,
@@ -24,8 +27,13 @@ from common.topology.components import (
     streams_of,
 )
 from common.topology.declaration import Input, Part, Topology
-from common.topology.groupings import ByFields, Direct
+from common.topology.emitting import Emitter
+from common.topology.groupings import ByFields
 from common.topology.routing import Router
+from common.topology.rows import arrow_type, checked_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +142,25 @@ class _Run:
                     assert isinstance(taken.grouping, ByFields)
                     key = _key([record[name] for name in taken.grouping.fields])
                     state = trial.states[key] if key in trial.states else component.initial()
-                    trial.states[key] = component.process(record, state, emit)
+                    state = component.process(record, state, emit)
+                    if state is FORGET:
+                        trial.states.pop(key, None)
+                    else:
+                        trial.states[key] = state
+            case ArrowBolt():
+                for taken in part.inputs:
+                    records = [record for record, each in received if each is taken]
+                    if records:
+                        stream = streams_of(self._parts[taken.component].component)[taken.stream]
+                        rows = Rows(_rows(records, stream), taken.component, taken.stream)
+                        component.process(rows, _TrialEmitRows(emit))
             case Sink():
                 if received:
-                    batch = Batch(self._topology.name, 0)
+                    batch = Batch(self._topology.name, 0, task=task)
                     component.write([record for record, _ in received], batch)
 
     def _emit(self, part: Part, task: int) -> _TrialEmit:
+        streams = streams_of(part.component)
         routers = {
             stream: [
                 (
@@ -150,6 +170,7 @@ class _Run:
                         topology=self._topology.name,
                         bolt=bolt.id,
                         taken=taken,
+                        fields=streams[stream].fields,
                         tasks=bolt.tasks,
                         emitter=task,
                         emitters=part.tasks,
@@ -158,9 +179,10 @@ class _Run:
                 )
                 for bolt, taken in self._subscribers.get((part.id, stream), ())
             ]
-            for stream in streams_of(part.component)
+            for stream in streams
         }
-        return _TrialEmit(part, task, routers, self._tasks[part.id][task].emitted, self._deliver)
+        emitted = self._tasks[part.id][task].emitted
+        return _TrialEmit(part.id, task, streams, _Way(routers, emitted, self._deliver))
 
     def _deliver(self, bolt: str, task: int, record: Record, taken: Input) -> None:
         self._waiting[bolt][task].append((record, taken))
@@ -171,60 +193,63 @@ def _key(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(_key(each) if isinstance(each, list | tuple) else each for each in values)
 
 
-class _TrialEmit:
+def _rows(records: Sequence[Record], stream: Stream) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = zip(*(record.values for record in records), strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, arrow_type(type_name))
+            for column, type_name in zip(columns, stream.types, strict=True)
+        ],
+        names=list(stream.fields),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way of what a task emits: noted, then routed and delivered to each that takes it."""
+
+    routers: Mapping[str, Sequence[tuple[str, Input, Router]]]
+    emitted: list[Record]
+    deliver: Callable[[str, int, Record, Input], None]
+
+
+class _TrialEmit(Emitter):
     """Emits for a task in a trial."""
 
-    def __init__(
-        self,
-        part: Part,
-        task: int,
-        routers: Mapping[str, Sequence[tuple[str, Input, Router]]],
-        emitted: list[Record],
-        deliver: Callable[[str, int, Record, Input], None],
-    ) -> None:
+    def __init__(self, part: str, task: int, streams: Mapping[str, Stream], way: _Way) -> None:
+        super().__init__(part, streams)
         self._part = part
         self._task = task
-        self._streams = streams_of(part.component)
-        self._routers = routers
-        self._emitted = emitted
-        self._deliver = deliver
+        self._way = way
+        self._numbers = dict.fromkeys(streams, 0)
 
-    def __call__(self, *values: Any, stream: str = DEFAULT) -> tuple[int, ...]:
-        if self._stream(stream).direct:
-            raise EmitError(
-                f"{self._part.id}: the stream {stream!r} is direct; emit by `emit.direct(task, …)`"
-            )
-        return self._route(values, stream, None)
+    def rows(self, rows: pa.RecordBatch | pa.Table, stream: str) -> None:
+        """Emit rows as if they were records."""
+        found = checked_rows(rows, self._part, stream, self._streams)
+        for values in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            self(*values, stream=stream)
 
-    def direct(self, task: int, *values: Any, stream: str = DEFAULT) -> tuple[int, ...]:
-        if not self._stream(stream).direct:
-            raise EmitError(f"{self._part.id}: the stream {stream!r} is not direct")
-        if not isinstance(task, int):
-            raise EmitError(f"{self._part.id}: a task is a number, not {task!r:.50}")
-        return self._route(values, stream, task)
-
-    def _stream(self, name: str) -> Stream:
-        found = self._streams.get(name)
-        if found is None:
-            known = ", ".join(self._streams) or "none"
-            raise EmitError(
-                f"{self._part.id}: it declares no stream {name!r:.120}; it declares {known}"
-            )
-        return found
-
-    def _route(self, values: tuple[Any, ...], name: str, direct: int | None) -> tuple[int, ...]:
-        stream = self._stream(name)
-        if len(values) != len(stream.fields):
-            raise EmitError(
-                f"{self._part.id}: {len(values)} values emitted on {name!r}, which has"
-                f" {len(stream.fields)} fields: {', '.join(stream.fields)}"
-            )
-        record = Record(values, stream.fields, self._part.id, name, self._task)
-        self._emitted.append(record)
+    def _send(self, values: tuple[Any, ...], stream: str, task: int | None) -> tuple[int, ...]:
+        number = self._numbers[stream]
+        self._numbers[stream] = number + 1
+        fields = self._streams[stream].fields
+        record = Record(values, fields, self._part, stream, self._task)
+        self._way.emitted.append(record)
         reached: list[int] = []
-        for bolt, taken, router in self._routers[name]:
-            assert direct is None or isinstance(taken.grouping, Direct)
-            for task in router.targets(record, direct):
-                self._deliver(bolt, task, record, taken)
-                reached.append(task)
+        for bolt, taken, router in self._way.routers[stream]:
+            for target in router.targets(values, number, task, lambda: record):
+                self._way.deliver(bolt, target, record, taken)
+                reached.append(target)
         return tuple(reached)
+
+
+class _TrialEmitRows:
+    """Emits the rows of an Arrow bolt in a trial."""
+
+    def __init__(self, emit: _TrialEmit) -> None:
+        self._emit = emit
+
+    def __call__(self, rows: pa.RecordBatch | pa.Table, *, stream: str = DEFAULT) -> None:
+        self._emit.rows(rows, stream)

@@ -37,6 +37,9 @@ DOORS = {
         "operations/dataset_rows.py",
         "worker/spark/streaming/batches.py",
         "worker/spark/streaming/kafka_source.py",
+        # Rows of Arrow bolts, and all rows on their way between components.
+        *("common/topology/components.py", "common/topology/rows.py", "common/topology/trial.py"),
+        "worker/spark/topology/",
     ),
     "pyspark": ("worker/spark/",),
     "pydantic": (

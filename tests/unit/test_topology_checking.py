@@ -82,8 +82,8 @@ class Odd(Spout):
     ("spout", "said"),
     [
         (Doubled(), "the field 'a' is there 2 times"),
-        (Nameless(), "'a b' is no name of a field"),
-        (object(), "object is neither a Spout, a Bolt, a StatefulBolt nor a Sink"),
+        (Nameless(), "the type 'b' of the field 'a' is unknown; there are string, long"),
+        (object(), "object is neither a Spout, a Bolt, an ArrowBolt, a StatefulBolt nor a Sink"),
     ],
 )
 def test_a_component_that_can_not_be_one(spout: Any, said: str) -> None:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from common.topology.components import Batch, Bolt, Emit, EmitError, Record
+from common.topology.checking import InvalidTopologyError
+from common.topology.components import (
+    FORGET,
+    ArrowBolt,
+    Batch,
+    Bolt,
+    Emit,
+    EmitError,
+    EmitRows,
+    Outputs,
+    Record,
+    Rows,
+    Spout,
+)
 from common.topology.declaration import Topology, TopologyBuilder
 from common.topology.hashing import spark_hash, storm_hash
 from common.topology.trial import On
-from tests.topologies import ByLength, Count, Forward, Kept, Lines, Split, Switch, words
+from tests.topologies import ByLength, Count, Forward, Kept, Lines, Numbers, Split, Switch, words
 
 TEXT = [("the cat",), ("the dog",), ("",), ("a cat and the dog",)]
 
 
-def forwards(tasks: int, spouts: int = 1) -> tuple[TopologyBuilder, int]:
+def forwards(
+    tasks: int, spouts: int = 1, spout: Spout | None = None
+) -> tuple[TopologyBuilder, int]:
     builder = TopologyBuilder("t")
-    builder.set_spout("s", Lines(), tasks=spouts)
+    builder.set_spout("s", spout or Lines(), tasks=spouts)
     return builder, tasks
 
 
@@ -60,7 +79,7 @@ def test_a_shuffle_gives_each_task_one_record_of_each_cycle(cycles: int) -> None
 
 
 def test_the_cycles_of_a_shuffle_differ_in_their_order() -> None:
-    builder, tasks = forwards(5)
+    builder, tasks = forwards(5, spout=Numbers())
     builder.set_bolt("b", Forward(), tasks=tasks).shuffle_grouping("s")
     trial = builder.create_topology().test({"s": [(number,) for number in range(50)]})
     reached = {
@@ -90,7 +109,7 @@ def test_global_all_and_none() -> None:
 def test_local_or_shuffle_moves_nothing_where_it_can(
     spouts: int, tasks: int, expected: list[int]
 ) -> None:
-    builder, _ = forwards(tasks, spouts)
+    builder, _ = forwards(tasks, spouts, Numbers())
     builder.set_bolt("b", Forward(), tasks=tasks).local_or_shuffle_grouping("s")
     trial = builder.create_topology().test({"s": [(number,) for number in range(12)]})
     assert [len(task.received) for task in trial.tasks("b")] == expected
@@ -141,7 +160,7 @@ def test_a_grouping_of_ones_own_may_copy_or_drop_and_is_held_to_the_tasks() -> N
 
 
 def test_a_direct_record_goes_where_its_emitter_says_or_nowhere() -> None:
-    builder, _ = forwards(1)
+    builder, _ = forwards(1, spout=Numbers())
     builder.set_bolt("switch", Switch()).shuffle_grouping("s")
     builder.set_bolt("b", Forward(), tasks=3).direct_grouping("switch", "out")
     assert counts(builder.create_topology(), "b", [(0,), (2,), (2,), (3,), (-1,)]) == [1, 0, 2]
@@ -186,10 +205,10 @@ def test_an_emission_that_was_not_declared_is_told(bolt: Bolt, said: str) -> Non
 
 def test_a_sink_gets_the_share_of_each_task_with_the_batch() -> None:
     Kept.written.clear()
-    builder, _ = forwards(1, 2)
+    builder, _ = forwards(1, 2, Numbers())
     builder.set_bolt("kept", Kept(), tasks=2).shuffle_grouping("s")
     builder.create_topology().test({"s": [(number,) for number in range(4)]})
-    assert {batch for batch, _ in Kept.written} == {Batch("t", 0)}
+    assert {batch for batch, _ in Kept.written} == {Batch("t", 0, task=0), Batch("t", 0, task=1)}
     assert sorted(values for _, values in Kept.written) == [(0,), (1,), (2,), (3,)]
 
 
@@ -226,20 +245,132 @@ def test_a_grouping_that_answers_no_tasks_is_told(answer: Any) -> None:
         builder.create_topology().test({"s": [("a",)]})
 
 
-@pytest.mark.parametrize("task", ["0", None, 1.0])
+@pytest.mark.parametrize("task", ["0", None, 1.0, True])
 def test_a_direct_record_names_its_task_by_a_number(task: Any) -> None:
-    builder, _ = forwards(1)
-    builder.set_bolt("switch", Switch()).shuffle_grouping("s")
+    builder, _ = forwards(1, spout=Numbers())
+    builder.set_bolt("switch", Astern(task)).shuffle_grouping("s")
     with pytest.raises(EmitError, match="switch: a task is a number, not"):
-        builder.create_topology().test({"s": [(task,)]})
+        builder.create_topology().test({"s": [(1,)]})
 
 
-def test_a_key_may_hold_lists_where_its_hash_knows_them() -> None:
-    builder = TopologyBuilder("t", hash="storm")
+class Astern(Switch):
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def process(self, record: Record, emit: Emit) -> None:
+        emit.direct(self.task, record.values[0], stream="out")
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "said"),
+    [
+        ("a", 5, "5 is no string, but of type int"),
+        ("a long", "5", "'5' is no long, but of type str"),
+        ("a long", True, "True is no long, but of type bool"),
+        ("a long", 1 << 63, "9223372036854775808 has more than 64 bits"),
+        ("a double", "x", "'x' is no double, but of type str"),
+        ("a boolean", 1, "1 is no boolean, but of type int"),
+        ("a binary", "x", "'x' is no binary, but of type str"),
+        ("a timestamp", datetime(2026, 1, 1), "datetime.datetime(2026, 1, 1, 0, 0) has no zone"),  # noqa: DTZ001
+        ("a date", datetime(2026, 1, 1, tzinfo=UTC), "is no date, but of type datetime"),
+    ],
+)
+def test_a_value_of_another_type_is_told(declared: str, value: Any, said: str) -> None:
+    with pytest.raises(EmitError, match=re.escape(said)):
+        emitted(declared, value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("a", "x"),
+        ("a", None),
+        ("a long", -(1 << 63)),
+        ("a double", 5),
+        ("a double", 0.5),
+        ("a boolean", False),
+        ("a binary", b"x"),
+        ("a timestamp", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("a date", date(2026, 1, 1)),
+        ("a object", ["x", {}]),
+    ],
+)
+def test_a_value_is_of_its_type_or_missing(declared: str, value: Any) -> None:
+    assert emitted(declared, value) == [(value,)]
+
+
+def emitted(declared: str, value: Any) -> list[tuple[Any, ...]]:
+    """Have a spout emit a value on a field so declared."""
+    spout = Lines()
+    spout.outputs = (declared,)  # type: ignore[misc]
+    builder, _ = forwards(1, spout=spout)
+    return builder.create_topology().test({"s": [(value,)]}).emitted("s")
+
+
+def test_a_key_that_no_hash_knows_is_refused() -> None:
+    spout = Lines()
+    spout.outputs = ("line object",)  # type: ignore[misc]
+    builder, _ = forwards(1, spout=spout)
+    builder.set_bolt("b", Forward()).fields_grouping("s", "line")
+    with pytest.raises(InvalidTopologyError, match="is a object, which can't be grouped by"):
+        builder.create_topology()
+
+
+class Doubled(ArrowBolt):
+    outputs: ClassVar[Outputs] = {"default": ("line long",), "names": ("name",)}
+
+    def process(self, rows: Rows, emit: EmitRows) -> None:
+        numbers = rows.rows.column("line")
+        emit(pa.RecordBatch.from_arrays([pc.multiply(numbers, 2)], names=["line"]))
+        named = pa.table({"name": pc.cast(numbers, pa.string())})
+        emit(named, stream="names")
+
+
+def test_an_arrow_bolt_takes_and_emits_tables() -> None:
+    builder, _ = forwards(1, spout=Numbers())
+    builder.set_bolt("double", Doubled(), tasks=2).shuffle_grouping("s")
+    builder.set_bolt("b", Forward()).global_grouping("double")
+    trial = builder.create_topology().test({"s": [(number,) for number in range(4)]})
+    assert sorted(trial.received("b")) == [(0,), (2,), (4,), (6,)]
+    assert sorted(trial.emitted("double", "names")) == [("0",), ("1",), ("2",), ("3",)]
+
+
+class Wild(ArrowBolt):
+    outputs = ("line long",)
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def process(self, rows: Rows, emit: EmitRows) -> None:
+        emit(self.made)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ([1], "an Arrow bolt emits tables of Arrow, not [1]"),
+        (pa.table({"other": [1]}), "columns other emitted on 'default', which has line"),
+        (pa.table({"line": ["x"]}), "rows emitted on 'default': Failed to parse string: 'x'"),
+    ],
+)
+def test_a_table_that_was_not_declared_is_told(made: Any, said: str) -> None:
+    builder, _ = forwards(1, spout=Numbers())
+    builder.set_bolt("wild", Wild(made)).shuffle_grouping("s")
+    with pytest.raises(EmitError, match=re.escape(f"wild: {said}")):
+        builder.create_topology().test({"s": [(1,)]})
+
+
+class Once(Count):
+    def process(self, record: Record, state: int, emit: Emit) -> Any:
+        return FORGET if state else state + 1
+
+
+def test_a_key_can_be_forgotten() -> None:
+    builder = TopologyBuilder("t")
     builder.set_spout("s", Words())
-    builder.set_bolt("count", Count()).fields_grouping("s", "word")
-    trial = builder.create_topology().test({"s": [(["a", ["b"]],), (["a", ["b"]],)]})
-    assert trial["count", 0].states == {(("a", ("b",)),): 2}
+    builder.set_bolt("once", Once()).fields_grouping("s", "word")
+    trial = builder.create_topology().test({"s": [("a",), ("b",), ("a",)]})
+    assert trial["once", 0].states == {("b",): 1}
 
 
 class Words(Lines):

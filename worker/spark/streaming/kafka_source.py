@@ -126,7 +126,7 @@ def options(
 class _Range(InputPartition):
     """A piece of a batch, for one task."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece[int]) -> None:
         super().__init__((piece.partition, piece.start, piece.end))
 
 
@@ -187,7 +187,7 @@ class KafkaReader(DataSourceStreamReader):
         self._latest = {answer.partition: answer.offset for answer in answers}
         return ""
 
-    def _records(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _records(self, piece: Piece[int]) -> Iterator[pa.RecordBatch]:
         from confluent_kafka import TopicPartition
 
         consumer = _consumer(self._properties)
@@ -197,7 +197,7 @@ class KafkaReader(DataSourceStreamReader):
         finally:
             consumer.unassign()
 
-    def _until(self, consumer: Consumer, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _until(self, consumer: Consumer, piece: Piece[int]) -> Iterator[pa.RecordBatch]:
         """Yield records up to the end, which may lie in a gap that a transaction has left."""
         position = piece.start
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -221,7 +221,7 @@ class KafkaReader(DataSourceStreamReader):
                 )
 
     def _taken(
-        self, consumed: Sequence[Message], position: int, piece: Piece
+        self, consumed: Sequence[Message], position: int, piece: Piece[int]
     ) -> tuple[list[Message], int]:
         """Return the records of a piece, and the offset up to which all is known now."""
         found: list[Message] = []

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic, TypeVar
 
 from common.errors import SchedulerError
 from common.model.streams.spec import Offsets
 from worker.spark.streaming.documents import Limits
+
+Name = TypeVar("Name", int, str)
+"""The names of partitions: numbers in Kafka, texts in a spout."""
 
 
 class PastTheEndError(SchedulerError):
@@ -19,10 +23,10 @@ class PastTheEndError(SchedulerError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Generic[Name]):
     """Records of one partition, from `start` up to but not including `end`."""
 
-    partition: int
+    partition: Name
     start: int
     end: int
 
@@ -44,12 +48,14 @@ def next_offsets(
         partition: max(start, min(latest.get(partition, start), ends.get(partition, 2**63)))
         for partition, start in begin.items()
     }
-    return ceiling if most_rows is None else _limited(begin, ceiling, most_rows)
+    return ceiling if most_rows is None else limited(begin, ceiling, most_rows)
 
 
-def _limited(begin: Offsets, ceiling: Mapping[int, int], most_rows: int) -> dict[int, int]:
+def limited(
+    begin: Mapping[Name, int], ceiling: Mapping[Name, int], most_rows: int
+) -> dict[Name, int]:
     """Share a batch fairly: what a short partition leaves is for the longer ones."""
-    found: dict[int, int] = {}
+    found: dict[Name, int] = {}
     left = most_rows
     waiting = sorted(begin, key=lambda partition: ceiling[partition] - begin[partition])
     for index, partition in enumerate(waiting):
@@ -60,7 +66,9 @@ def _limited(begin: Offsets, ceiling: Mapping[int, int], most_rows: int) -> dict
     return found
 
 
-def pieces(begin: Offsets, end: Offsets, at_once: int, least_rows: int) -> tuple[Piece, ...]:
+def pieces(
+    begin: Mapping[Name, int], end: Mapping[Name, int], at_once: int, least_rows: int
+) -> tuple[Piece[Name], ...]:
     """Cut a batch so that `at_once` tasks share it, with `least_rows` or more each.
 
     A partition is cut by offsets, so gaps of it make a piece smaller and nothing else.
@@ -70,7 +78,7 @@ def pieces(begin: Offsets, end: Offsets, at_once: int, least_rows: int) -> tuple
     if not total:
         return ()
     size = max(least_rows, -(-total // at_once))
-    found: list[Piece] = []
+    found: list[Piece[Name]] = []
     for partition, span in spans.items():
         count = max(1, round(span / size)) if span else 0
         edges = [begin[partition] + span * index // count for index in range(count)]
@@ -79,5 +87,5 @@ def pieces(begin: Offsets, end: Offsets, at_once: int, least_rows: int) -> tuple
     return tuple(found)
 
 
-def _between(partition: int, edges: Sequence[int]) -> list[Piece]:
+def _between(partition: Name, edges: Sequence[int]) -> list[Piece[Name]]:
     return [Piece(partition=partition, start=start, end=end) for start, end in pairwise(edges)]

@@ -1,0 +1,178 @@
+"""Spouts as a streaming source of Spark: each emits into the rows of its query.
+
+Spark asks for the next places between two batches, and never while one runs. There the source tells
+the task how far it is (`Place`), and stands still while the task has it paused: an inactive
+topology is one whose sources answer where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from common.topology.components import Spout
+from common.topology.config import PENDING, setting
+from worker.spark.streaming.documents import replace
+from worker.spark.streaming.ranges import limited, pieces
+from worker.spark.topology.outbox import Outbox
+from worker.spark.topology.program import Pickled, Program, ddl_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME: Final = "orcaflow_spout"
+"""The format of streams that are read here."""
+
+PAUSE: Final = "paused"
+"""The file that has all spouts of a topology stand still while it is there."""
+_AT_ONCE: Final = 10_000
+_LEAST_RECORDS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The place of a spout: records before `begun` are done, those before `ends` can be read."""
+
+    begun: Mapping[str, int]
+    ends: Mapping[str, int]
+    trouble: str = ""
+
+    @property
+    def lag(self) -> int:
+        """The records that can be read and are not emitted yet."""
+        return sum(max(0, end - self.begun.get(each, 0)) for each, end in self.ends.items())
+
+
+def options(program_file: Path, spout: str, *, scratch: Path, at_once: int) -> dict[str, str]:
+    """Return the options of the source; `scratch` has the file of `PAUSE` and the places."""
+    return {
+        "program": str(program_file),
+        "spout": spout,
+        "scratch": str(scratch),
+        "at_once": str(at_once),
+    }
+
+
+def read_place(scratch: Path, query: str, spout: str) -> Place | None:
+    """Return how far a spout is in a query; None before it was asked."""
+    try:
+        written = json.loads(_place_file(scratch, query, spout).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return Place(begun=written["begun"], ends=written["ends"], trouble=written["trouble"])
+
+
+def _place_file(scratch: Path, query: str, spout: str) -> Path:
+    return scratch / f"place-{query}-{spout}.json"
+
+
+def _program(file: str) -> Program:
+    return Pickled(_content(file)).value
+
+
+@lru_cache(maxsize=8)
+def _content(file: str) -> bytes:
+    return Path(file).read_bytes()
+
+
+class SpoutSource(DataSource):
+    """The source; its options are those of `options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl_of(_program(self.options["program"]).query)
+
+    def streamReader(self, schema: StructType) -> SpoutReader:  # noqa: N802
+        return SpoutReader(self.options)
+
+
+class _Piece(InputPartition):
+    """Records of one partition of a spout, for one task of Spark's."""
+
+    def __init__(self, partition: str, start: int, end: int) -> None:
+        super().__init__((partition, start, end))
+
+
+class SpoutReader(DataSourceStreamReader):
+    """Plans batches in one process of Spark's, and reads them in others."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._file = given["program"]
+        self._name = given["spout"]
+        self._scratch = given["scratch"]
+        self._at_once = int(given["at_once"])
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return dict(sorted(self._spout().begins().items()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()  # A spout has a limit of its own.
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        program = _program(self._file)
+        trouble, found = "", dict[str, int]()
+        try:
+            found = dict(self._spout().ends(start))
+        except OSError as error:
+            # A folder, a broker, a database that is away may come back.
+            trouble = f"{type(error).__name__}: {error!s:.300}"
+        place = Place(begun=start, ends=found, trouble=trouble)
+        replace(
+            _place_file(Path(self._scratch), program.query.name, self._name),
+            {"begun": dict(place.begun), "ends": dict(place.ends), "trouble": place.trouble},
+        )
+        if (Path(self._scratch) / PAUSE).exists():
+            return start
+        begin = {**dict.fromkeys(found, 0), **start}
+        ceiling = {each: max(at, found.get(each, at)) for each, at in begin.items()}
+        configs = (program.part(self._name).config, program.topology.config)
+        taken = limited(begin, ceiling, int(setting(PENDING, *configs)))
+        return {each: taken[each] for each in sorted(taken)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        begin = {each: start.get(each, 0) for each in end}
+        return [
+            _Piece(each.partition, each.start, each.end)
+            for each in pieces(begin, end, self._at_once, _LEAST_RECORDS)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        name, start, end = partition.value
+        program = _program(self._file)
+        tasks = program.part(self._name).tasks
+        outbox = Outbox(program, self._name, task_of(name, tasks), start)
+        records = iter(self._spout().read(name, start, end))
+        while True:
+            count = 0
+            for values in islice(records, _AT_ONCE):
+                outbox(*values)
+                count += 1
+            yield from outbox.give()
+            if count < _AT_ONCE:
+                return
+
+    def stop(self) -> None:
+        self._spout().close()
+
+    def _spout(self) -> Spout:
+        found = _program(self._file).part(self._name).component
+        assert isinstance(found, Spout)
+        return found
+
+
+def task_of(partition: str, tasks: int) -> int:
+    """Return the task of a spout that a partition belongs to, whatever others there are."""
+    return (int(partition) if partition.isdecimal() else crc32(partition.encode())) % tasks
