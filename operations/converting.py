@@ -24,6 +24,7 @@ from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
 from common.ports import LOOPBACK
 from common.py4j.responder import EntryPoint, Responder
+from common.strict_yaml import yaml_text
 from operations.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
@@ -34,7 +35,6 @@ from operations.findings import Finding
 from operations.lint_keys import key_findings
 from operations.python_gateway.methods import Caller
 from operations.python_gateway.recorded import Recorded, RecordedGateway
-from operations.strict_yaml import yaml_text
 
 _TOKEN_BYTES: Final = 32
 _STANDARD_INPUT: Final = Path("-")

@@ -29,6 +29,7 @@ from common.errors import InvalidDefinitionError
 from common.model.definitions import read_process_json
 from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
+from common.strict_json import content_of, strict_json
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.definition_document import Source, nodes_of, objects_of
@@ -53,7 +54,6 @@ from operations.references import (
     name_tasks_awaited,
     provisional,
 )
-from operations.strict_json import content_of, strict_json
 from operations.task_params import make_files_absolute, value_mistakes
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _entries(
 def _content(path: Path, standard_input: bytes) -> Any:
     if path.suffix.lower() in (".yaml", ".yml"):
         # Most files are JSON, and reading YAML takes a while to import.
-        from operations.strict_yaml import strict_yaml
+        from common.strict_yaml import strict_yaml
 
         return strict_yaml(content_of(path))
     return strict_json(standard_input if str(path) == STANDARD_INPUT else content_of(path))

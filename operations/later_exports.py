@@ -21,13 +21,13 @@ from common.errors import InvalidDefinitionError
 from common.model.control_types import CONTROL_TYPES
 from common.model.definitions import MAX_NODES
 from common.model.states import ExecutionType, Priority
+from common.strict_json import strict_json
 from common.task_types import known_task_types
 from operations.definition_document import code_in
 from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.findings import Finding
 from operations.later_params import Notes, node_parts
 from operations.leniency import of_foreign_type
-from operations.strict_json import strict_json
 
 _DEFINITIONS: Final = ("processDefinition", "workflowDefinition")
 _RELATIONS: Final = ("processTaskRelationList", "workflowTaskRelationList")

@@ -27,7 +27,7 @@ from common.topology.components import (
 from common.topology.declaration import Topology, TopologyBuilder
 from common.topology.groupings import Chooser
 from common.topology.trial import On, Trial
-from operations.topology_files import topology_of
+from common.topology_files import topology_of
 
 __all__ = [
     "DEFAULT",

@@ -20,10 +20,10 @@ from zoneinfo import ZoneInfo
 
 from api.dolphinscheduler.dialects import Dialect
 from common.store.people.projects import ProjectView
+from common.strict_json import strict_json
 from operations.errors import UsageError
 from operations.projects import find_project
 from operations.session import Session
-from operations.strict_json import strict_json
 from operations.times import cluster_zone, read_moment
 
 _MOST_FIELDS: Final = 1000

@@ -13,10 +13,10 @@ from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import offsets_of
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
+from common.strict_json import strict_json
 from operations import streams as operations
 from operations.documents.streams import state_of
 from operations.errors import UsageError
-from operations.strict_json import strict_json
 
 _STREAM_ERROR: Final = "org.apache.druid.indexing.seekablestream.common.StreamException"
 _OTHER_ERROR: Final = "java.lang.IllegalStateException"

@@ -9,8 +9,8 @@ from typing import Any, Final
 from api.druid.table import Call, Row, moment
 from api.policy import Who
 from common.model.workers import WorkerMode
+from common.strict_json import strict_json
 from operations.stream_tasks import MOST, Stage, StreamTaskInfo, list_stream_tasks, stage_of
-from operations.strict_json import strict_json
 from operations.worker_strategies import set_strategy, strategy_history
 from operations.workers import list_workers, set_mode
 

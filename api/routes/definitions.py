@@ -29,6 +29,7 @@ from api.definition_answers import (
 from api.policy import BASE
 from api.route import Id, Route, delete, get, post, put
 from common.model.states import ExecutionType, ReleaseState
+from common.strict_yaml import yaml_text
 from operations import definitions as operations
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.definitions import definition_detail, definition_page, release
@@ -47,7 +48,6 @@ from operations.errors import UsageError
 from operations.importing import Imported
 from operations.linting import read_content
 from operations.session import Session
-from operations.strict_yaml import yaml_text
 
 _LARGEST: Final = 2**31 - 1
 YAML: Final = "application/yaml"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.errors import InvalidDefinitionError
+from common.strict_json import strict_json
 from operations.definition_document import (
     DEPENDENT_CODE,
     DEPENDENT_TASK_CODE,
@@ -21,7 +22,6 @@ from operations.definition_document import (
     objects_of,
 )
 from operations.errors import UsageError
-from operations.strict_json import strict_json
 
 _DEFAULT: Final = "default"
 

@@ -71,7 +71,7 @@ DOORS = {
     ),
     "uvicorn": ("api/server.py",),
     "jinja2": ("api/console/rendering.py",),
-    "yaml": ("operations/strict_yaml.py",),
+    "yaml": ("common/strict_yaml.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),
 }
 

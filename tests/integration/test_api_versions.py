@@ -11,8 +11,8 @@ from sqlalchemy import Engine, func, select, update
 
 from api.policy import BASE
 from common.store import tables as t
+from common.strict_yaml import strict_yaml
 from operations.session import Session
-from operations.strict_yaml import strict_yaml
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import headers_of
 

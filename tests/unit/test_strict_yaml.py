@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import InvalidDefinitionError
-from operations.strict_yaml import strict_yaml, yaml_text
+from common.strict_yaml import strict_yaml, yaml_text
 
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 VALUES = st.recursive(

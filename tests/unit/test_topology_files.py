@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from common.strict_json import MAX_BYTES
 from common.topology.checking import InvalidTopologyError
 from common.topology.groupings import Custom, PartialKey
-from operations.strict_json import MAX_BYTES
-from operations.topology_files import topology_of
+from common.topology_files import topology_of
 from tests.topologies import ByLength, Count, words
 
 WORDS = """\

@@ -25,7 +25,7 @@ from yaml.events import (
 )
 
 from common.errors import InvalidDefinitionError
-from operations.strict_json import MAX_BYTES, check_storable
+from common.strict_json import MAX_BYTES, check_storable
 
 MAX_DEPTH: Final = 64
 _MOST_ALIASES: Final = 100

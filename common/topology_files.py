@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from common.errors import InvalidDefinitionError
+from common.strict_yaml import strict_yaml
 from common.topology.checking import InvalidTopologyError, mistakes_of
 from common.topology.components import DEFAULT
 from common.topology.declaration import Declarer, Topology, TopologyBuilder
@@ -37,7 +38,6 @@ from common.topology.groupings import (
     Shuffle,
     Unordered,
 )
-from operations.strict_yaml import strict_yaml
 
 _TOP: Final = ("name", "config", "hash", "spouts", "bolts", "streams")
 _PART: Final = (
