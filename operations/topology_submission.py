@@ -113,6 +113,9 @@ def submit_topology(
             memory=memory,
         )
         definition_id, redefined = _definition(session, made, graph.name, found, resources)
+        if found is not None:
+            # Its former definition may be gone.
+            found = replace(found, process_definition_id=definition_id)
         if found is None:
             done = _create(session, made, given, definition_id, active=active)
         elif found.wanted.killed:
@@ -327,10 +330,15 @@ def _definition(
             f"there is a process definition {label!r}, and the topology needs one of that name:"
             " rename it, or name the topology otherwise"
         )
-    if found is not None and (there is None or there.id != found.process_definition_id):
+    if found is not None and there is None and is_live(found):
         raise NotAllowedError(
-            f"the process definition {label!r} is gone or another one by now; kill the topology"
-            " and submit it by another name"
+            f"the process definition of topology {name!r} has another name by now, and a run of it"
+            f" is live: rename it to {label!r}"
+        )
+    if found is not None and there is not None and there.id != found.process_definition_id:
+        raise NameTakenError(
+            f"there is another process definition {label!r} by now: rename it, since the topology"
+            " needs one of that name"
         )
     node = _node(name, {} if there is None else _node_of(there.process_definition_json), resources)
     row = save_definition(
@@ -347,7 +355,15 @@ def _definition(
     # A second run would find the topology held by the first.
     set_execution_type(made.db, row.id, wanted=ExecutionType.SERIAL_DISCARD, at=at)
     set_release_state(made.db, row.id, wanted=ReleaseState.ONLINE, at=at)
-    return row.id, there is not None and row.version != there.version
+    if (
+        found is not None
+        and row.id != found.process_definition_id
+        and not store.change_definition(
+            made.db, name, before=found.process_definition_id, definition_id=row.id
+        )
+    ):
+        raise changed_meanwhile(found)
+    return row.id, there is None or row.version != there.version
 
 
 def _node(name: str, former: Mapping[str, Any], resources: _Resources) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,16 @@ from common.model.rights import Action, Principal
 from common.model.states import ProcessState, TaskState
 from common.model.topologies import Report
 from common.store import tables as t
+from common.store.connect import engine
+from common.store.people import topologies as store
 from operations import topologies
 from operations.errors import ForbiddenError
 from operations.session import Session, opened
 from operations.topology_packing import packed
 from operations.topology_submission import submit_topology
-from tests.integration.cli_rows import an_attempt, an_instance, parsed
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+from tests.integration.store_races.racing import until_blocked
 from tests.topology_files import MAIN, PARTS, REPORT, written
 
 
@@ -255,6 +259,75 @@ def test_a_run_that_has_failed_for_good_is_told_and_begins_again_by_activation(
     assert stage.commands() == [0]
     # While that command waits, no other is put.
     assert stage.order("activate", "words")[0] == 4
+
+
+def test_a_run_that_has_failed_for_good_begins_again_by_the_same_submission(stage: Stage) -> None:
+    stage.submit()
+    stage.end(stage.run(), ProcessState.FAILURE, TaskState.FAILURE)
+    again = stage.submit()
+    assert (again["outcome"], again["version"], again["generation"]) == ("restarted", 1, 1)
+    assert again["command_id"] is not None
+
+
+def test_a_topology_whose_definition_is_gone_is_given_another_by_its_next_submission(
+    stage: Stage,
+) -> None:
+    stage.submit()
+    run = stage.run()
+    with stage.db.begin() as db:
+        former = db.scalar(select(t.topology.c.process_definition_id))
+        db.execute(update(t.process_definition).values(name="renamed"))
+    arguments = (f"{stage.folder}/words.py:topology", "--files", f"{stage.folder}/parts.py")
+    code, _, err = stage.order("submit", *arguments)
+    assert (code, "rename it to 'topology words'" in err) == (4, True)
+    stage.end(run, ProcessState.FAILURE, TaskState.FAILURE)
+    assert stage.submit()["command_id"] is not None
+    with stage.db.connect() as db:
+        assert db.scalar(select(t.topology.c.process_definition_id)) != former
+        assert db.scalar(select(t.command.c.process_definition_id)) != former
+
+
+def test_a_definition_of_the_name_that_is_not_the_topology_s_is_left_alone(stage: Stage) -> None:
+    a_definition(stage.db, name="topology words", process_definition_json="{}")
+    arguments = (f"{stage.folder}/words.py:topology", "--files", f"{stage.folder}/parts.py")
+    code, _, err = stage.order("submit", *arguments)
+    assert (code, "the topology needs one of that name" in " ".join(err.split())) == (4, True)
+
+
+def test_of_two_orders_at_once_the_second_sees_what_the_first_has_wanted(
+    stage: Stage, emptied_url: str
+) -> None:
+    stage.submit()
+    stage.run()
+    other = engine(emptied_url, application_name="other")
+    with ThreadPoolExecutor(1) as pool:
+        with stage.db.begin() as db:
+            found = store.topology_named(db, "words", lock=True)
+            assert found is not None
+            session = Session()
+            session.__dict__.update(engine=other)
+            waiting = pool.submit(topologies.deactivate_topology, session, "words")
+            until_blocked(stage.db, "other")
+            assert store.want(db, "words", replace(found.wanted, number=2, cores=7), before=1)
+        assert waiting.result().number == 3
+    other.dispose()
+    assert (stage.wanted()["cores"], stage.wanted()["active"]) == (7, False)
+
+
+def test_a_project_is_deleted_with_the_topologies_that_were_killed_and_not_with_others(
+    stage: Stage,
+) -> None:
+    with stage.db.begin() as db:
+        db.execute(insert(t.project).values(id=5, name="team"))
+    stage.submit("--project", "team")
+    with stage.db.begin() as db:
+        db.execute(t.command.delete())
+        db.execute(t.process_definition.delete())
+    code, _, err = stage.cli("project", "delete", "team")
+    assert (code, "orcaflow topology kill words" in " ".join(err.split())) == (4, True)
+    stage.ordered("kill", "words")
+    assert stage.cli("project", "delete", "team")[0] == 0
+    assert stage.order("list", "-o", "json")[1] == "[]\n"
 
 
 def test_a_status_has_figures_verdict_and_skew(stage: Stage) -> None:

@@ -250,6 +250,17 @@ def want(db: Connection, name: str, wanted: Wanted, *, before: int) -> bool:
     return changed.rowcount == 1
 
 
+def change_definition(db: Connection, name: str, *, before: int, definition_id: int) -> bool:
+    """Name the definition of runs to come; False if it was another one than this before."""
+    changed = db.execute(
+        update(topology)
+        .where(topology.c.name == name)
+        .where(topology.c.process_definition_id == before)
+        .values(process_definition_id=definition_id, update_time=func.now())
+    )
+    return changed.rowcount == 1
+
+
 def begin_anew(db: Connection, name: str, wanted: Wanted, *, before: int, generation: int) -> bool:
     """Begin the next generation of a topology that was killed; False if it is not as named.
 
