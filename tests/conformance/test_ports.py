@@ -21,6 +21,7 @@ from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.worker import ports as worker_ports
 from common.store.worker.stream_tasks import PostgresStreamTasks
 from common.store.worker.tasks import PostgresTaskStore
+from common.store.worker.topologies import PostgresTopologies
 from tests.memory.store import (
     MemoryCommandStore,
     MemoryComplementStore,
@@ -34,6 +35,7 @@ from tests.memory.store import (
 )
 from tests.memory.streams import MemoryStreamTasks, MemorySupervisorStore
 from worker.datasets.orders import StreamTasks
+from worker.datasets.topologies import Topologies
 
 STORES = (
     PostgresCommandStore,
@@ -95,9 +97,10 @@ def test_a_store_has_every_method_of_its_port_with_the_same_parameters(store: ty
     [
         (SupervisorStore, (PostgresSupervisorStore, MemorySupervisorStore)),
         (StreamTasks, (PostgresStreamTasks, MemoryStreamTasks)),
+        (Topologies, (PostgresTopologies,)),
     ],
 )
-def test_a_port_of_streams_is_implemented_in_full(
+def test_a_port_of_streams_or_topologies_is_implemented_in_full(
     port: type[Any], stores: tuple[type[Any], ...]
 ) -> None:
     assert methods(port)

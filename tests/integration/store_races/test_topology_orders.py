@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from common.model.topologies import (
     Wanted,
 )
 from common.store.people import topologies as people
-from common.store.worker.topologies import HeldByAnother, PostgresTopologies
+from common.store.worker.topologies import HeldByAnother, PostgresTopologies, TopologyWork
 from orcaflow import topology_orders
 from orcaflow.datasets import AttemptEndedError, DatasetError
 from tests.builders import NOON
 from tests.integration.dataset_desk import CLUSTER, Desk, an_attempt, desk
-from tests.integration.store_races.racing import OTHER_WORKER, WORKER
+from tests.integration.store_races.racing import OTHER_WORKER, WORKER, until_blocked
 from tests.integration.store_races.topology_stage import CODE, TopologyStage
 
 REPORT = Report(
@@ -109,6 +110,26 @@ def test_of_two_runs_of_a_topology_one_holds_it_until_its_attempt_has_ended(
     assert topology_orders.work().name == stage.name
     assert topology_orders.tell(REPORT) == Wanted()
     assert stage.view.holder == second
+
+
+def test_of_two_attempts_that_ask_at_once_one_holds_the_topology(
+    here: Engine, there: Engine
+) -> None:
+    stage = TopologyStage(here)
+    attempts = [stage.run(), stage.run()]
+    with ThreadPoolExecutor(2) as pool:
+        with here.begin() as db:
+            people.topology_named(db, stage.name, lock=True)
+            asked = [pool.submit(PostgresTopologies(there).work, WORKER, each) for each in attempts]
+            until_blocked(here, "there")
+        found = [each.result() for each in asked]
+    (held,) = [
+        attempt
+        for attempt, each in zip(attempts, found, strict=True)
+        if isinstance(each, TopologyWork)
+    ]
+    assert HeldByAnother(task_instance_id=held) in found
+    assert stage.view.holder == held
 
 
 def test_another_worker_is_told_nothing_and_reports_nothing(here: Engine) -> None:
