@@ -21,6 +21,7 @@ from starlette.routing import Route
 from api import cookies
 from api.asking import RequestSession, address_of
 from api.console.pages import (
+    begin,
     complement,
     definitions,
     lists,
@@ -41,6 +42,7 @@ from operations.log_ins import csrf_token, is_csrf_token, principal_of_session
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *definitions.PAGES,
+    *begin.PAGES,
     *runs.PAGES,
     *run.PAGES,
     *lists.PAGES,
@@ -53,7 +55,7 @@ _RENEWALS: Final = CapacityLimiter(2)
 """Open pages that ask for their parts are served two at a time: each change makes all of them ask,
 and more threads would keep the interpreter from those that tell the change itself."""
 _LARGEST_ID: Final = 2**31 - 1
-_MOST_FIELDS: Final = 100
+_MOST_FIELDS: Final = 1000
 
 
 def add_to(app: FastAPI) -> None:

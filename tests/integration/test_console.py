@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select, update
 
+from api.console.pages import begin
 from api.console.parts import HEADER
 from api.console.rendering import POLICY
 from api.console.serving import PAGES
@@ -34,6 +35,8 @@ from tests.builders import a_definition_json
 from tests.integration.api_worlds import World, a_schedule, worlds
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 
+FORMS = {"/runs/{id}/execute": {"task": "a"}}
+"""The fields that forms send beside their proof."""
 PASSWORD = "correct horse battery"
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 7 }}"
@@ -41,9 +44,11 @@ HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes that take no time: the parameters stand in each."""
+    """Hashes that take no time: the parameters stand in each. Nobody is waited for."""
     monkeypatch.setattr(passwords, "hashed", CHEAP.hash)
     monkeypatch.setattr(passwords, "is_outdated", lambda _: False)
+    # No master is there to begin a run.
+    monkeypatch.setattr(begin, "WAIT_SECONDS", 0.0)
     monkeypatch.setattr(log_ins, "_NOBODYS", CHEAP.hash("nobody's"))
 
 
@@ -66,7 +71,7 @@ def session_of(client: TestClient, owner: Session, name: str, role: str | None) 
 
 def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
     headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
-    form = {"csrf_token": csrf_token(session or "")}
+    form = {"csrf_token": csrf_token(session or ""), **FORMS.get(page.path, {})}
     place = page.path.format(id=number)
     return client.request(
         page.method, place, headers=headers, data=form if page.method == "POST" else None
@@ -116,7 +121,8 @@ def as_told(page: Page, wanted: Outcome, answer: Any) -> bool:
     if page.path == "/cluster":
         return status == 503  # ZooKeeper is away.
     # A verb that does not fit the state of the run is refused by its reason.
-    return status == 200 if page.method == "GET" else status in (303, 409)
+    is_shown = page.method == "GET" or page.path.endswith("/check")
+    return status == 200 if is_shown else status in (303, 409)
 
 
 @pytest.fixture
@@ -285,6 +291,7 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules", query)
         ),
+        f"/definitions/{definition}/run",
         f"/login?next=/{query}",
         f"/runs/{run}?view={query}",
     ):
@@ -296,6 +303,84 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
     shown = get(client, f"/runs/{run}", ada).text
     assert html.escape("<img src=x") in shown
     assert "{{ 7 * 7 }}" in shown
+
+
+def test_a_run_begins_as_the_form_says_once_what_it_will_do_is_confirmed(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    document = a_definition_json("a >> b >> c").removesuffix("}") + (
+        ', "globalParams": [{"prop": "day", "direct": "IN", "type": "DATE", "value":'
+        ' "$[yyyy-MM-dd]"}, {"prop": "limit", "direct": "IN", "type": "INTEGER", "value": "10"}]}'
+    )
+    number = a_definition(db, name="flights", process_definition_json=document)
+    place = f"/definitions/{number}/run"
+    assert f'href="{place}"' in get(client, f"/definitions/{number}", ada).text
+    page = get(client, place, ada).text
+    kinds = re.findall(r'<input type="(\w+)" name="param:(\w+)"', page)
+    assert kinds == [("date", "day"), ("number", "limit")]
+    assert "<code>$[yyyy-MM-dd]</code>" in page
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
+
+    def sent(to: str, **fields: str) -> Any:
+        headers = {"Cookie": f"{COOKIE}={ada}"}
+        return client.post(to, data={"csrf_token": token, **fields}, headers=headers)
+
+    wrong = sent(f"{place}/check", **{"param:limit": "many", "start_nodes": "b"})
+    assert wrong.status_code == 422
+    assert "limit: is a whole number" in html.unescape(wrong.text)
+    assert 'name="start_nodes" value="b"' in wrong.text
+    assert "no task &#39;x&#39;" in sent(f"{place}/check", start_nodes="x").text
+    asked = {
+        "param:limit": "7",
+        "params": "more=than=declared\r\n",
+        "date": "2013-01-02",
+        "start_nodes": "b",
+        "priority": "HIGH",
+        "worker_group": "default",
+    }
+    shown = sent(f"{place}/check", **asked)
+    assert shown.status_code == 200
+    assert re.findall(r"<td>(\w+)</td><td><code>([^<]+)", shown.text) == [
+        ("day", "2013-01-02"),
+        ("limit", "7"),
+        ("more", "than=declared"),
+    ]
+    assert "<b>2</b> tasks: b, c" in shown.text
+    assert (
+        "orcaflow run flights --date 2013-01-02 --start-nodes b --priority high"
+        " --worker-group default --param limit=7 --param more=than=declared" in shown.text
+    )
+    confirmed = dict(
+        re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', shown.text)
+    )
+    for _ in range(2):
+        done = sent(place, **confirmed)
+        goes = (done.status_code, done.headers["location"])
+        assert goes == (303, f"/definitions/{number}?view=runs")
+    with db.connect() as connection:
+        (row,) = connection.execute(select(t.command)).all()
+    assert (row.process_definition_id, row.process_instance_priority) == (number, 1)
+    assert '"limit":"7"' in row.command_param.replace("\\", "").replace(": ", ":")
+
+
+def test_the_form_of_a_run_makes_a_complement_of_past_dates(
+    client: TestClient, ada: str, db: Engine
+) -> None:
+    number = a_definition(db, name="flights", process_definition_json=a_definition_json("a"))
+    place = f"/definitions/{number}/run"
+    headers = {"Cookie": f"{COOKIE}={ada}"}
+    form = {"csrf_token": csrf_token(ada), "first": "2013-01-01", "last": "2013-01-05"}
+    shown = client.post(f"{place}/check", data={**form, "parallelism": "2"}, headers=headers)
+    assert "<b>5</b> of <b>5</b> dates run" in shown.text
+    confirmed = dict(
+        re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', shown.text)
+    )
+    places = [client.post(place, data=confirmed, headers=headers).headers for _ in range(2)]
+    assert [each["location"] for each in places] == ["/complements/1", "/complements/1"]
+    with db.connect() as connection:
+        assert connection.scalars(select(t.complement.c.parallelism)).all() == [2]
+    late = client.post(f"{place}/check", data={**form, "parallelism": "0"}, headers=headers)
+    assert (late.status_code, "must be from 1 to 1000" in late.text) == (422, True)
 
 
 def a_complement(db: Engine, definition: int, **values: Any) -> int:

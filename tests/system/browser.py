@@ -131,6 +131,12 @@ class Visitor:
         with self.page.expect_navigation():
             self.page.keyboard.press("Enter")
 
+    def confirm(self, verb: str) -> None:
+        """Go to a verb by Tab, open what it says, and go on to its button."""
+        self.tab_to(f'.ask summary[data-verb$="/{verb}"]')
+        self.page.keyboard.press("Enter")
+        self.press(f'form[action$="/{verb}"] button')
+
     def resize(self, size: tuple[int, int]) -> None:
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
 

@@ -183,6 +183,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules")
         ),
+        f"/definitions/{definition}/run",
         "/runs",
         *sides,
         f"/runs/{run}?task=clean",
@@ -247,7 +248,7 @@ def test_why_a_definition_waits_is_found_in_four_steps(
     ada = visits()
     ada.press(f'[data-part="live"] a[href="/runs/{run}"]')
     assert re.search(r"nightly", ada.page.inner_text(".panel"))
-    ada.press('form[action$="/stop"] button')
+    ada.confirm("stop")
     assert cluster.await_end(run) == ProcessState.STOP
 
 
@@ -257,6 +258,7 @@ def test_pages_work_without_scripts(
     run = cluster.begin(cluster.define("long", [a_task("sleeps", "sleep 600")]))
     ada = visits(java_script_enabled=False)
     assert ada.open(f"/runs/{run}") == 200
+    ada.page.click('.ask summary[data-verb$="/stop"]')
     ada.page.click('form[action$="/stop"] button')
     assert ada.place() == f"/runs/{run}"
     assert cluster.await_end(run) == ProcessState.STOP
@@ -292,6 +294,30 @@ def test_what_happens_leaves_zoom_focus_and_place_as_they_are(
     ada.sees('.node[data-name="waits"] title', "killed")
     ada.sees('[data-part="facts"]', "9 success, 1 killed")
     assert ada.page.evaluate(seen) == before
+
+
+def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    params = [
+        {"prop": name, "direct": "IN", "type": kind, "value": "0"}
+        for name, kind in (("day", "DATE"), ("count", "INTEGER"))
+    ]
+    tasks = [a_task("says", "echo ${count} of ${day}")]
+    definition = cluster.define("typed", json.dumps({"globalParams": params, "tasks": tasks}))
+    ada = visits()
+    ada.open(f"/definitions/{definition}")
+    ada.press(f'a[href="/definitions/{definition}/run"]')
+    ada.tab_to('[name="param:day"]')
+    ada.page.keyboard.type("01022013")
+    ada.tab_to('[name="param:count"]')
+    ada.page.keyboard.type("831")
+    ada.press("form.form button")
+    assert "2013-01-02" in ada.page.inner_text("main table")
+    ada.press('form[action$="/run"] button')
+    ada.sees("[data-part=state]", "success")
+    ada.open(f"{ada.place()}?task=says")
+    ada.sees("[data-log]", "831 of 2013-01-02")
 
 
 def test_the_grid_leads_to_the_task_that_failed(

@@ -7,28 +7,38 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from fastapi import Response
+from fastapi.responses import RedirectResponse
 
 from api import cursors
 from api.console.graph import BOX, Graph, Task, graph_of
 from api.console.grid import BAR, CELL, Cell, Grid, Run, grid_of
 from api.console.looks import of_run
 from api.console.rendering import rendered
-from api.console.table import Visit, page
+from api.console.table import Serve, Visit, order, page
 from api.policy import LIST, Policy
 from common.clock import SystemClock
 from common.dag import build_dag
 from common.model.rights import Action
+from common.model.states import ReleaseState
+from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView
-from operations.definitions import definition_detail, definition_page
+from operations.definitions import (
+    DefinitionDetail,
+    definition_detail,
+    definition_page,
+    release,
+)
 from operations.documents.instances import instance_row
 from operations.errors import UsageError
 from operations.instances import cells_of, list_instances
+from operations.rights import may
 
 _LIMIT: Final = 50
 _RUNS: Final = 25
 _VIEWS: Final = ("grid", "graph", "runs", "schedules")
 _MOST_LIVE: Final = 200
 """The tasks of a grid that is loaded again whenever something changes."""
+_AUTHOR: Final = Policy(takes=Action.AUTHOR, thing="definition")
 _clock = SystemClock()
 
 
@@ -76,6 +86,7 @@ def show(visit: Visit) -> Response:
         zone=visit.session.zone,
         visit=visit,
         view=view,
+        verbs=_verbs(visit, detail),
         definition=detail.row,
         execution_type=detail.execution_type.name,
         mistakes=detail.mistakes,
@@ -95,6 +106,24 @@ def show(visit: Visit) -> Response:
         ],
         next=cursors.next_of("instances", [each.id for each in found], _RUNS),
     )
+
+
+def _verbs(visit: Visit, detail: DefinitionDetail) -> list[str]:
+    is_online = detail.row.release_state is ReleaseState.ONLINE
+    found = []
+    if may(visit.session, Action.AUTHOR, Thing.DEFINITION, visit.id):
+        found.append("offline" if is_online else "online")
+    if is_online and may(visit.session, Action.OPERATE, Thing.DEFINITION, visit.id):
+        found.append("run")
+    return found
+
+
+def _released(wanted: ReleaseState) -> Serve:
+    def serve(visit: Visit) -> Response:
+        release(visit.session, [visit.id], wanted)
+        return RedirectResponse(f"/definitions/{visit.id}", status_code=303)
+
+    return serve
 
 
 def _grid(visit: Visit, names: Sequence[str], found: Sequence[ProcessInstanceView]) -> Grid:
@@ -128,4 +157,6 @@ def _span(start: datetime | None, end: datetime | None) -> timedelta | None:
 PAGES: Final = (
     page("/definitions", LIST, show_all),
     page("/definitions/{id}", Policy(takes=Action.VIEW, thing="definition"), show),
+    order("/definitions/{id}/online", _AUTHOR, _released(ReleaseState.ONLINE)),
+    order("/definitions/{id}/offline", _AUTHOR, _released(ReleaseState.OFFLINE)),
 )

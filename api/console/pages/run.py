@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from fastapi import Response
 from fastapi.responses import RedirectResponse
@@ -20,18 +21,18 @@ from api.policy import Policy
 from common.clock import SystemClock
 from common.model.commands import CommandType
 from common.model.rights import Action
-from common.model.states import TERMINAL_PROCESS_CODES, ProcessState
+from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskDependType, TaskState
 from common.store.people.rights import Thing
 from common.store.people.views import TaskInstanceView
 from operations.documents.causes import cause_rows
 from operations.documents.instances import instance_row, parameter_fields, task_row
 from operations.errors import UsageError
 from operations.explaining import explain_instance
-from operations.instance_commands import put_command
+from operations.instance_commands import execute_tasks, put_command
 from operations.instance_commands import recover as put_recovery
 from operations.instances import dag_of, instance_detail
 from operations.rights import may
-from operations.tasks import list_tasks
+from operations.tasks import force_success, list_tasks
 
 _VIEWS: Final = ("graph", "timeline", "list", "parameters")
 _MOST_ATTEMPTS: Final = 10_000
@@ -77,6 +78,7 @@ def show(visit: Visit) -> Response:
         is_live=state not in TERMINAL_PROCESS_CODES,
         verbs=_verbs(visit, state),
         primary=_PRIMARY,
+        task_verbs=_task_verbs(visit, state, newest.get(chosen)),
         shares=_shares(names, newest),
         graph=graph if isinstance(graph, Graph) else None,
         ranks=None if isinstance(graph, Graph) else graph,
@@ -169,6 +171,30 @@ def _verbs(visit: Visit, state: int) -> tuple[str, ...]:
         return ()
 
 
+def _task_verbs(visit: Visit, state: int, task: TaskInstanceView | None) -> tuple[str, ...]:
+    """Return the verbs for the task that is looked at: there are some once its run has ended."""
+    if task is None or state not in TERMINAL_PROCESS_CODES:
+        return ()
+    if not may(visit.session, Action.OPERATE, Thing.INSTANCE, visit.id):
+        return ()
+    has_failed = task.state in (TaskState.FAILURE, TaskState.KILL)
+    return ("execute", "force-success") if has_failed else ("execute",)
+
+
+def execute(visit: Visit) -> Response:
+    """Run one task of an ended run again."""
+    task = visit.form.get("task", "")
+    execute_tasks(visit.session, visit.id, task, TaskDependType.TASK_ONLY)
+    return RedirectResponse(f"/runs/{visit.id}?task={quote(task)}", status_code=303)
+
+
+def declare_good(visit: Visit) -> Response:
+    """Declare a failed attempt to be a success."""
+    made = force_success(visit.session, visit.id)
+    place = f"/runs/{made.process_instance_id}?task={quote(made.name)}"
+    return RedirectResponse(place, status_code=303)
+
+
 def _ordered(kind: CommandType | None) -> Serve:
     """Return what carries a verb out; without a kind of command it goes on where the run ended."""
 
@@ -189,4 +215,6 @@ PAGES: Final = (
     order("/runs/{id}/resume", _OPERATE, _ordered(CommandType.RECOVER_SUSPENDED_PROCESS)),
     order("/runs/{id}/rerun", _OPERATE, _ordered(CommandType.REPEAT_RUNNING)),
     order("/runs/{id}/recover", _OPERATE, _ordered(None)),
+    order("/runs/{id}/execute", _OPERATE, execute),
+    order("/tasks/{id}/force-success", Policy(takes=Action.OPERATE, thing="task"), declare_good),
 )
