@@ -16,7 +16,7 @@ class TopologyItem(Answer):
     version: int
     generation: int
     project_id: int
-    cores: int
+    cores: int | None
     components: int
     executors: int
     tasks: int

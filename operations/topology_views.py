@@ -21,7 +21,7 @@ class TopologyLine:
     version: int
     generation: int
     project_id: int
-    cores: int
+    cores: int | None
     components: int
     executors: int
     tasks: int
@@ -72,11 +72,11 @@ def line_of(view: TopologyView) -> TopologyLine:
     )
 
 
-def cores_of(view: TopologyView) -> int:
-    """Return the cores that it runs with, or is to; 0 before anybody knows."""
+def cores_of(view: TopologyView) -> int | None:
+    """Return the cores that it runs with, else those that a rebalance has set."""
     if view.report is not None and view.report.cores:
         return view.report.cores
-    return view.wanted.cores or 0
+    return view.wanted.cores
 
 
 def uptime_of(view: TopologyView) -> float | None:
@@ -106,7 +106,9 @@ def judgement_of(view: TopologyView) -> Judgement | None:
 
 def reason_of(view: TopologyView) -> str:
     """Return why nothing goes on, for people; empty if all is well."""
-    if not is_live(view):
+    if view.run is None or view.run.state not in LIVE_PROCESS_STATES:
+        if view.starting:
+            return "no master has begun its run yet"
         if view.wanted.killed:
             return ""
         if view.run is None:

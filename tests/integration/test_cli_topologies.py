@@ -256,6 +256,7 @@ def test_a_run_that_has_failed_for_good_is_told_and_begins_again_by_activation(
     shown = stage.ordered("status", "words")
     assert shown["reason"] == f"run {run} is FAILURE: the checkpoint is gone"
     assert stage.ordered("activate", "words")["command_id"] is not None
+    assert stage.ordered("status", "words")["reason"] == "no master has begun its run yet"
     assert stage.commands() == [0]
     # While that command waits, no other is put.
     assert stage.order("activate", "words")[0] == 4

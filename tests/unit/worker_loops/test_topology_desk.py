@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from common.model.topologies import Report, RunState, Wanted
 from common.store.worker.topologies import HeldByAnother, TopologyWork
 from tests.simulation.virtual_clock import VirtualClock
 from worker.datasets.topologies import TopologyDesk, TopologyFolders
+from worker.workspace import Account
 
 NODE = Node(address="w:1", incarnation=1)
 RUNNING = Report(state=RunState.RUNNING, obeyed=0, batch=3, lag={"lines": 7})
@@ -95,6 +98,26 @@ def test_an_attempt_that_runs_here_no_more_is_told_so_and_its_report_is_not_beli
     place.tables.rows[7] = Wanted()
     assert place.tell(RUNNING) == "wanted"
     assert place.tables.asked == ["report RUNNING 3", "report RUNNING 3"]
+
+
+def test_a_folder_is_the_attempt_s_alone_and_keeps_what_is_in_it(tmp_path: Path) -> None:
+    folders = TopologyFolders(tmp_path / "topologies", cluster="c", for_tenants=True)
+    own = Account(name="own", uid=os.geteuid(), gid=os.getegid(), groups=(), home="/")
+    made = folders.make("words", 2, own)
+    (made / "offsets").write_text("7")
+    assert folders.make("words", 2, own) == made == tmp_path / "topologies" / "c-words-2"
+    assert (made / "offsets").read_text() == "7"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    # Tenants pass through, and see no other's names.
+    assert stat.S_IMODE(made.parent.stat().st_mode) == 0o711
+
+
+def test_a_folder_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
+    folders = TopologyFolders(tmp_path / "topologies", cluster="c", for_tenants=False)
+    folders.make("words", 1, None)
+    (tmp_path / "topologies" / "c-words-2").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="c-words-2"):
+        folders.make("words", 2, None)
 
 
 def test_a_worker_without_a_session_or_of_a_new_incarnation_ends_nothing(place: Place) -> None:
