@@ -21,6 +21,9 @@ from common.topology.checking import InvalidTopologyError, checked
 from common.topology.declaration import Topology
 from common.topology_files import topology_of
 
+_folders: list[Path] = []
+"""The folder of the version that this process has loaded."""
+
 
 def tried(code: Code) -> Topology:
     """Load a topology and leave no trace in this process; `InvalidTopologyError`."""
@@ -34,9 +37,13 @@ def loaded(code: Code, folder: Path) -> Topology:
     Its modules stay, those that a former call has loaded go: a process has one version at a time.
     """
     _write(code, folder)
-    for name in _of_folder(folder.parent):
-        del sys.modules[name]
-    sys.path[:] = [str(folder), *(each for each in sys.path if Path(each).parent != folder.parent)]
+    for former in _folders:
+        for name in _of_folder(former):
+            del sys.modules[name]
+        while str(former) in sys.path:
+            sys.path.remove(str(former))
+    _folders[:] = [folder]
+    sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     return _loaded(code, folder)
 

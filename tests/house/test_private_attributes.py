@@ -107,6 +107,7 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_pool": _httpx_pool,
     "_ensure_initialized": _ensure_initialized,
     "_jsc": _of_context("_jsc"),
+    "_streamingCheckpointManager": _of_session("_streamingCheckpointManager"),
     "_gateway": _of_context("_gateway"),
     "_jvm": _of_session("_jvm"),
     "_get_default_session": _default_session,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,21 +15,18 @@ import pytest
 from common.topology.components import (
     FORGET,
     ArrowBolt,
-    Batch,
     Bolt,
     Emit,
     EmitRows,
     Outputs,
     Record,
     Rows,
-    Sink,
     StatefulBolt,
 )
 from common.topology.declaration import Topology, TopologyBuilder
 from orcaflow.spouts import ListSpout
-from tests.integration.spark_jobs import a_session
+from tests.integration.topology_stage import Stage, topology_session
 from tests.topologies import ByLength, Count, Split, Switch
-from worker.spark.topology.figures import Tally
 from worker.spark.topology.queries import TopologyQueries
 
 if TYPE_CHECKING:
@@ -42,72 +37,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        root = str(Path(__file__).resolve().parents[2])
-        patch.setenv("PYTHONPATH", root)
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        with a_session(tmp_path_factory.mktemp("warehouse")) as made:
-            yield made
-
-
-class Witness(Sink):
-    """Writes what each of its tasks has had, a file for each batch and task; not in a trial."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._name = name
-
-    def write(self, records: Sequence[Record], batch: Batch) -> None:
-        lines = [
-            json.dumps([batch.task, list(record.values), record.component, record.task])
-            for record in records
-        ]
-        if not batch.query:
-            return
-        name = f"{self._name}-{batch.query}-{batch.number}-{batch.task}"
-        (self._folder / name).write_text("".join(f"{line}\n" for line in lines))
-
-
-class Stage:
-    """Runs topologies whose sinks are witnesses."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
-        self.folder = folder
-        self.seen = folder / "seen"
-        self.seen.mkdir()
-        self.tally: Tally = Counter()
-        self.batches: list[tuple[str, int]] = []
-
-    def witness(self, name: str) -> Witness:
-        return Witness(self.seen, name)
-
-    def run(self, topology: Topology) -> None:
-        """Run a topology from its checkpoint until its spouts have no more."""
-        queries = TopologyQueries(
-            self.spark, topology, folder=self.folder, scratch=self.folder / "scratch"
-        )
-        queries.committed = self.committed
-        queries.start()
-        try:
-            for each in queries.running:
-                each.handle.processAllAvailable()
-        finally:
-            queries.stop()
-
-    def committed(self, query: str, number: int, done: Tally) -> None:
-        """Take note of a batch."""
-        self.batches.append((query, number))
-        self.tally.update(done)
-
-    def received(self, name: str) -> dict[int, list[tuple[Any, ...]]]:
-        """Return what each task of a witness has had, whatever the batch."""
-        found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-        for file in sorted(self.seen.glob(f"{name}-*")):
-            for line in file.read_text().splitlines():
-                task, values, _, _ = json.loads(line)
-                found[task].append(tuple(values))
-        return found
+    with topology_session(tmp_path_factory.mktemp("warehouse")) as made:
+        yield made
 
 
 @pytest.fixture

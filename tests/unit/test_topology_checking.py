@@ -233,3 +233,40 @@ def test_a_grouping_of_ones_own_is_pickled_too() -> None:
     builder.set_bolt("b", Forward()).custom_grouping("s", UnpicklableChooser())
     (mistake,) = mistakes(builder)
     assert mistake.startswith("b: input 1: the object of UnpicklableChooser can't be pickled")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"topology.on.eror": "skip"}, "config: 'topology.on.eror' is unknown; there are topology"),
+        ({"topology.on.error": "ignore"}, "must be fail, skip, dead_letter, not 'ignore'"),
+        ({"topology.max.spout.pending": 0}, "must be a whole number from 1 to 100,000,000, not 0"),
+        ({"topology.max.spout.pending": True}, "not True"),
+        ({5: 1}, "config: 5 is no name of a setting"),
+    ],
+)
+def test_a_setting_that_is_none_is_told(config: Any, said: str) -> None:
+    builder = TopologyBuilder("t", config=config)
+    builder.set_spout("s", Lines())
+    (mistake,) = mistakes(builder)
+    assert said in mistake
+
+
+def test_settings_of_components_and_of_storm() -> None:
+    builder = TopologyBuilder("t", config={"topology.workers": 3, "mine": object})
+    builder.set_spout("s", Lines(), config={"topology.max.spout.pending": 5})
+    builder.create_topology()
+    builder.set_bolt("b", Forward(), config={"topology.batch.interval.millis": 5}).global_grouping(
+        "s"
+    )
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("b: config: topology.batch.interval.millis is a setting of the topo")
+
+
+def test_stateful_bolts_of_one_chain_share_their_number_of_tasks() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("first", Count(), tasks=2).fields_grouping("s", "line")
+    builder.set_bolt("second", Count(), tasks=3).fields_grouping("first", "word")
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith("second: the stateful bolts before it have another number of tasks")

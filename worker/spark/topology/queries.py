@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from common.errors import SchedulerError
+from common.topology.components import StatefulBolt
 from common.topology.config import INTERVAL, setting
 from common.topology.declaration import Topology
 from common.topology.plan import Query, queries_of
@@ -19,7 +23,6 @@ from worker.spark.topology.spout_source import Place
 from worker.spark.topology.stages import BATCH
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,17 +43,38 @@ SETTINGS: Final[Mapping[str, str]] = {
 """Settings of the session for the queries of topologies."""
 
 
-class RunningQuery:
-    """One query that runs, and what its tasks have done."""
+class SparkEndedError(SchedulerError):
+    """A query has ended without an error of its own."""
 
-    def __init__(self, query: Query, handle: StreamingQuery, tally: Accumulator[Tally]) -> None:
-        self.query = query
-        self.handle = handle
-        self._tally = tally
+
+class UnfinishedBatchError(SchedulerError):
+    """States can't be spread over other tasks while a batch is to be done by the former ones."""
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """One query that runs. `places`: the sum of the places of each spout behind the last batch."""
+
+    query: Query
+    handle: StreamingQuery
+    places: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.query.name
+
+    def acked(self) -> dict[str, int]:
+        """Return the records of each spout that were committed since this was asked before."""
+        progress = self.handle.lastProgress
+        if progress is None:
+            return {}
+        found = {}
+        for spout, source in zip(self.query.spouts, progress["sources"], strict=True):
+            start, end = (_sum_of(source[each]) for each in ("startOffset", "endOffset"))
+            before = self.places.get(spout, start)
+            self.places[spout] = end
+            found[spout] = end - before
+        return found
 
 
 class TopologyQueries:
@@ -68,6 +92,7 @@ class TopologyQueries:
         self._topology = topology
         self._folder = folder
         self._scratch = scratch
+        self.begun: Callable[[str, int], None] = lambda *_: None
         self.committed: Callable[[str, int, Tally], None] = lambda *_: None
         self.running: tuple[RunningQuery, ...] = ()
 
@@ -99,6 +124,42 @@ class TopologyQueries:
         """Stop all queries; a batch that runs is not waited for."""
         for each in self.running:
             each.handle.stop()
+        self.running = ()
+
+    def failure(self) -> tuple[str, BaseException] | None:
+        """Return a query that has ended, and why; None while all run."""
+        for each in self.running:
+            if not each.handle.isActive:
+                ended = SparkEndedError(f"query {each.name} has ended")
+                return each.name, each.handle.exception() or ended
+        return None
+
+    def is_busy(self) -> bool:
+        """Return True if a batch runs, or one that was begun is to be done."""
+        return any(each.handle.status["isTriggerActive"] for each in self.running) or any(
+            self._is_open(each.name) for each in self.running
+        )
+
+    def _is_open(self, query: str) -> bool:
+        """Return True if Spark has planned a batch that it has not committed."""
+        folder = self._folder / CHECKPOINTS / query
+        return _last_batch(folder / "offsets") > _last_batch(folder / "commits")
+
+    def _spread(self, query: Query, tasks: int) -> None:
+        """Have the states of a query that does not run spread over so many tasks."""
+        folder = self._folder / CHECKPOINTS / query.name
+        last = _last_batch(folder / "offsets")
+        if last < 0:
+            return
+        _, about, *_ = (folder / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+        kept = json.loads(about)["conf"].get("spark.sql.shuffle.partitions")
+        if kept is not None and int(kept) != tasks:
+            if self._is_open(query.name):
+                raise UnfinishedBatchError(
+                    f"batch {last} of query {query.name} is to be done by {kept} tasks first"
+                )
+            manager = self._spark._streamingCheckpointManager  # noqa: SLF001  # It has no other.
+            manager.repartition(str(folder), tasks)
 
     def _started(self, query: Query) -> RunningQuery:
         spark = self._spark
@@ -116,16 +177,20 @@ class TopologyQueries:
             given = spout_source.options(file, name, scratch=self._scratch, at_once=at_once)
             return spark.readStream.format(spout_source.NAME).options(**given).load()
 
-        stateful = {
+        stateful = [
             program.part(name).tasks
             for name in (*query.ahead, query.head)
-            if name not in query.spouts
-        }
-        # Spark keeps the number of a query's first start, with its state.
-        spark.conf.set("spark.sql.shuffle.partitions", str(max(stateful, default=1)))
+            if isinstance(program.part(name).component, StatefulBolt)
+        ]
+        # Spark keeps the number of a query's first start, with its states.
+        tasks = max(stateful, default=1)
+        if stateful:
+            self._spread(query, tasks)
+        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
 
         def run(frame: DataFrame, number: int) -> None:
             before = Counter(tally.value)
+            self.begun(query.name, number)
             spark.sparkContext.setLocalProperty(BATCH, str(number))
             last = frames.behind(frame)
             (frame if last is None else last).write.format("noop").mode("overwrite").save()
@@ -142,4 +207,17 @@ class TopologyQueries:
         )
         if interval:
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
-        return RunningQuery(query, writer.start(), tally)
+        return RunningQuery(query, writer.start())
+
+
+def _last_batch(log: Path) -> int:
+    """Return the last batch of one of Spark's logs; -1 if there is none."""
+    found = (
+        [int(each.name) for each in log.iterdir() if each.name.isdecimal()] if log.is_dir() else []
+    )
+    return max(found, default=-1)
+
+
+def _sum_of(places: str | None) -> int:
+    found = None if not places else json.loads(places)
+    return 0 if found is None else sum(found.values())

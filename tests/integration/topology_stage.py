@@ -1,0 +1,92 @@
+"""A session for topologies, and witnesses of what their tasks have had."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from common.topology.components import Batch, Record, Sink
+from common.topology.declaration import Topology
+from tests.integration.spark_jobs import a_session
+from worker.spark.topology.figures import Tally
+from worker.spark.topology.queries import TopologyQueries
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def topology_session(warehouse: Path) -> Iterator[SparkSession]:
+    """A session whose Python processes know Orcaflow, as those of the task do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        with a_session(warehouse) as made:
+            yield made
+
+
+class Witness(Sink):
+    """Writes what each of its tasks has had, a file for each batch and task; not in a trial."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    def write(self, records: Sequence[Record], batch: Batch) -> None:
+        lines = [
+            json.dumps([batch.task, list(record.values), record.component, record.task])
+            for record in records
+        ]
+        if not batch.query:
+            return
+        name = f"{self._name}-{batch.query}-{batch.number}-{batch.task}"
+        (self._folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+class Stage:
+    """Runs topologies whose sinks are witnesses."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.seen = folder / "seen"
+        self.seen.mkdir()
+        self.tally: Tally = Counter()
+        self.batches: list[tuple[str, int]] = []
+
+    def witness(self, name: str) -> Witness:
+        return Witness(self.seen, name)
+
+    def run(self, topology: Topology) -> None:
+        """Run a topology from its checkpoint until its spouts have no more."""
+        queries = TopologyQueries(
+            self.spark, topology, folder=self.folder, scratch=self.folder / "scratch"
+        )
+        queries.committed = self.committed
+        queries.start()
+        try:
+            for each in queries.running:
+                each.handle.processAllAvailable()
+        finally:
+            queries.stop()
+
+    def committed(self, query: str, number: int, done: Tally) -> None:
+        """Take note of a batch."""
+        self.batches.append((query, number))
+        self.tally.update(done)
+
+    def received(self, name: str) -> dict[int, list[tuple[Any, ...]]]:
+        """Return what each task of a witness has had, whatever the batch."""
+        found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for file in sorted(self.seen.glob(f"{name}-*")):
+            for line in file.read_text().splitlines():
+                task, values, _, _ = json.loads(line)
+                found[task].append(tuple(values))
+        return found
