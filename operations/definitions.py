@@ -228,14 +228,24 @@ def definition_page(
     session: Session,
     *,
     name: str | None = None,
+    search: str | None = None,
     project_id: int | None = None,
     after: int = 0,
     limit: int,
 ) -> list[DefinitionRow]:
-    """The definitions that the principal sees, by id, from the one after `after` on."""
+    """The definitions that the principal sees, by id, from the one after `after` on.
+
+    `search` is part of their names, in any case.
+    """
     with session.engine.connect() as db:
         return store.definition_page(
-            db, session.principal, name=name, project_id=project_id, after=after, limit=limit
+            db,
+            session.principal,
+            name=name,
+            search=search,
+            project_id=project_id,
+            after=after,
+            limit=limit,
         )
 
 

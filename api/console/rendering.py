@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from api.console.looks import Look, known_looks
+from api.console.navigation import parts_for
 from api.console.parts import HEADER, Parts, known_parts
 from api.console.table import Visit
 from api.console.words import elided, exact_text, moment_text, span_text
@@ -29,13 +30,12 @@ POLICY: Final = (
 )
 _FOLDER: Final = Path(__file__).parent / "static"
 _MEDIA: Final[Mapping[str, str]] = {
-    "console.css": "text/css; charset=utf-8",
-    "live.js": "text/javascript; charset=utf-8",
-    "hub.js": "text/javascript; charset=utf-8",
-    "graph.js": "text/javascript; charset=utf-8",
-    "grid.js": "text/javascript; charset=utf-8",
-    "orca.svg": "image/svg+xml",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+_FILES: Final = frozenset(("console.css", "orca.svg", "hub.js"))
+_MODULES: Final = frozenset(("palette", "live", "graph", "grid"))
 _A_YEAR: Final = 31_536_000
 _HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
 _clock = SystemClock()
@@ -69,13 +69,16 @@ def rendered(
 
 
 def static(request: Request) -> Response:
-    """Serve a file, for ever under the digest of its content; another digest is missing."""
+    """Serve a file, for ever under the digest of its content; another digest is missing.
+
+    Modules of a page are joined, as `live+graph.js`: a browser asks for one file instead of many.
+    """
     name = str(request.path_params.get("name", ""))
-    if name not in _MEDIA or request.path_params.get("digest") != _digest(name):
+    if not _is_known(name) or request.path_params.get("digest") != _digest(name):
         raise NotFoundError("there is no such file; load the page again")
     return Response(
         _content(name),
-        media_type=_MEDIA[name],
+        media_type=_MEDIA[Path(name).suffix],
         # A worker has the policy of its own answer, and not that of the page.
         headers={**_HEADERS, "Cache-Control": f"public, max-age={_A_YEAR}, immutable"},
     )
@@ -98,13 +101,29 @@ def _environment() -> Environment:
     made.tests["look"] = lambda value: isinstance(value, Look)
     made.tests["span"] = lambda value: isinstance(value, timedelta)
     made.globals["known_looks"] = known_looks
-    made.globals["static"] = lambda name: f"{STATIC}/{_digest(name)}/{name}"
+    made.globals["parts_for"] = parts_for
+    made.globals["static"] = _place
+    made.globals["script"] = lambda modules: _place(f"{'+'.join(modules)}.js")
     return made
+
+
+def _place(name: str) -> str:
+    return f"{STATIC}/{_digest(name)}/{name}"
+
+
+def _is_known(name: str) -> bool:
+    modules = name.removesuffix(".js").split("+")
+    is_joined = name.endswith(".js") and len(set(modules)) == len(modules)
+    return name in _FILES or (is_joined and _MODULES.issuperset(modules))
 
 
 @cache
 def _content(name: str) -> bytes:
-    return (_FOLDER / name).read_bytes()
+    if name in _FILES:
+        return (_FOLDER / name).read_bytes()
+    texts = [(_FOLDER / f"{each}.js").read_bytes() for each in name.removesuffix(".js").split("+")]
+    # Braces keep the names of each to itself, as a module of its own does.
+    return b"".join(b"{\n%b}\n" % each for each in texts)
 
 
 @cache

@@ -72,7 +72,7 @@ def session_of(client: TestClient, owner: Session, name: str, role: str | None) 
 def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
     headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
     form = {"csrf_token": csrf_token(session or ""), **FORMS.get(page.path, {})}
-    place = page.path.format(id=number)
+    place = page.path.format(id=number) + ("?q=rs" if page.path == "/find" else "")
     return client.request(
         page.method, place, headers=headers, data=form if page.method == "POST" else None
     )
@@ -292,6 +292,7 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
             for each in ("grid", "graph", "runs", "schedules", query)
         ),
         f"/definitions/{definition}/run",
+        f"/find?q={query[:30]}",
         f"/login?next=/{query}",
         f"/runs/{run}?view={query}",
     ):
@@ -361,6 +362,33 @@ def test_a_run_begins_as_the_form_says_once_what_it_will_do_is_confirmed(
         (row,) = connection.execute(select(t.command)).all()
     assert (row.process_definition_id, row.process_instance_priority) == (number, 1)
     assert '"limit":"7"' in row.command_param.replace("\\", "").replace(": ", ":")
+
+
+def test_what_is_looked_for_is_found_by_name_number_and_word(
+    client: TestClient, ada: str, owner: Session, db: Engine
+) -> None:
+    run = a_run(db, "Flights_of")
+    a_definition(db, name="flightsxof", process_definition_json=a_definition_json("a"))
+    foreign = session_of(client, owner, "bea", "none")
+
+    def found(text: str, session: str) -> list[tuple[str, str, str]]:
+        headers = {"Cookie": f"{COOKIE}={session}", "Accept": "application/json"}
+        answer = client.get(f"/find?q={quote(text)}", headers=headers)
+        return [(each["kind"], each["name"], each["href"]) for each in answer.json()["items"]]
+
+    assert found("flights_", ada) == [
+        ("definition", "Flights_of", "/definitions/1"),
+        ("verb", "Run Flights_of…", "/definitions/1/run"),
+    ]
+    assert found(f"run {run}", ada) == [("run", f"Run {run}", f"/runs/{run}")]
+    assert ("project", "default", "/definitions?project=1") in found("defau", ada)
+    assert found("instan", ada) == [("page", "Runs", "/runs")]
+    assert found("alerts", ada) == found("99999999999", ada) == []
+    assert [found(text, foreign) for text in ("flights", str(run), "default")] == [[], [], []]
+    assert "Flights_of" in get(client, "/find?q=flights", ada).text
+    listed = get(client, "/definitions?name=_OF&project=1", ada).text
+    assert re.findall(r'<td><a href="/definitions/(\d+)"', listed) == ["1"]
+    assert get(client, "/definitions?project=x", ada).status_code == 422
 
 
 def test_the_form_of_a_run_makes_a_complement_of_past_dates(
@@ -503,6 +531,8 @@ def test_browsers_are_told_to_load_nothing_from_elsewhere(
         for file in set(re.findall(r'"(/static/[^"]+)"', answer.text)):
             found = client.get(file)
             assert found.status_code == 200, file
+            twice = re.sub(r"/(\w+)(\.js|\+)", r"/\1+\1\2", file)
+            assert twice == file or client.get(twice).status_code == 404
             assert "immutable" in found.headers["cache-control"]
             assert client.get(re.sub(r"/static/\w+/", "/static/0/", file)).status_code == 404
 

@@ -184,6 +184,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
             for each in ("grid", "graph", "runs", "schedules")
         ),
         f"/definitions/{definition}/run",
+        "/find?q=figures",
         "/runs",
         *sides,
         f"/runs/{run}?task=clean",
@@ -294,6 +295,40 @@ def test_what_happens_leaves_zoom_focus_and_place_as_they_are(
     ada.sees('.node[data-name="waits"] title', "killed")
     ada.sees('[data-part="facts"]', "9 success, 1 killed")
     assert ada.page.evaluate(seen) == before
+
+
+def test_one_box_finds_definitions_runs_and_verbs_by_keys(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("looked-for", [a_task("sleeps", "sleep 600")])
+    run = cluster.begin(definition)
+    ada = visits()
+    keys = ada.page.keyboard
+
+    def choose(text: str, name: str) -> None:
+        keys.press("Control+k")
+        keys.type(text)
+        ada.sees('.palette [aria-selected="true"]', name)
+        focused = "document.activeElement.getAttribute('aria-activedescendant')"
+        assert ada.page.evaluate(focused) == "palette-0"
+
+    choose("oked-f", "looked-for")
+    assert accessibility_faults(ada.page) == []
+    with ada.page.expect_navigation():
+        keys.press("Enter")
+    assert ada.place() == f"/definitions/{definition}"
+    choose(f"{run}", f"Run {run}")
+    with ada.page.expect_navigation():
+        keys.press("Enter")
+    choose("stop", "Stop…")
+    keys.press("Enter")
+    assert ada.page.evaluate("document.activeElement.textContent") == "Stop"
+    with ada.page.expect_navigation():
+        keys.press("Enter")
+    ada.sees("[data-part=state]", "stopped")
+    keys.press("Control+k")
+    keys.press("Escape")
+    assert ada.page.locator(".palette[open]").count() == 0
 
 
 def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(

@@ -43,11 +43,15 @@ _clock = SystemClock()
 
 
 def show_all(visit: Visit) -> Response:
-    """Show a page of definitions; `name` is part of their names."""
+    """Show a page of definitions; `name` is part of their names, `project` an id."""
     name = visit.query.get("name", "")
+    project = visit.query.get("project", "")
+    if project and not (project.isascii() and project.isdigit() and len(project) < 10):
+        raise UsageError("project", f"{project!r:.50} is no number of a project")
     found = definition_page(
         visit.session,
-        name=name or None,
+        search=name or None,
+        project_id=int(project) if project else None,
         after=cursors.read("definitions", visit.query.get("after")) or 0,
         limit=_LIMIT,
     )
@@ -57,6 +61,7 @@ def show_all(visit: Visit) -> Response:
         visit=visit,
         rows=found,
         name=name,
+        project=project,
         next=cursors.next_of("definitions", [each.id for each in found], _LIMIT),
     )
 

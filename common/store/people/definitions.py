@@ -176,16 +176,18 @@ def definition_page(
     principal: Principal,
     *,
     name: str | None = None,
+    search: str | None = None,
     project_id: int | None = None,
     after: int = 0,
     limit: int,
 ) -> list[DefinitionRow]:
     """List the definitions that the principal sees by id, from the one after `after` on.
 
-    Those of all names and projects come without their JSON, which may be large.
+    `search` is part of their names, in any case. Those of all names and projects come without
+    their JSON, which may be large.
     """
     is_told = not principal.owns_database and principal.projects is None
-    if name is None and project_id is None and is_told:
+    if name is None and search is None and project_id is None and is_told:
         values = {"after": after, "limit": limit, **told(principal)}
         return [_definition(row) for row in _page().rows(db, values)]
     statement = (
@@ -197,6 +199,9 @@ def definition_page(
     )
     if name is not None:
         statement = statement.where(process_definition.c.name == name)
+    if search is not None:
+        within = process_definition.c.name.icontains(search, autoescape=True)
+        statement = statement.where(within)
     if project_id is not None:
         statement = statement.where(process_definition.c.project_id == project_id)
     return [_definition(row) for row in db.execute(statement)]
