@@ -40,6 +40,7 @@ from api.reach import reach_of
 from api.route import Route
 from api.routes import (
     alerts,
+    audit,
     cluster,
     commands,
     complements,
@@ -95,6 +96,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *environments.ROUTES,
     *pools.ROUTES,
     *alerts.ROUTES,
+    *audit.ROUTES,
     *locks.ROUTES,
     *datasets.ROUTES,
     *streams.ROUTES,

@@ -136,6 +136,32 @@ class TokenPage(Answer):
     next: str | None
 
 
+class AuditLine(Answer):
+    """A line of the audit; `user_id` null is somebody with the database's password."""
+
+    id: int
+    at: datetime
+    user: str
+    user_id: int | None
+    token_id: int | None
+    address: str | None
+    action: str
+    object_type: str
+    object_id: int | None
+    object: str | None
+    project_id: int | None
+    outcome: Literal["done", "refused"]
+    detail: str | None
+    request: str | None
+
+
+class AuditPage(Answer):
+    """A page of the audit."""
+
+    items: list[AuditLine]
+    next: str | None
+
+
 class NewToken(Shape):
     """A token to make, yours, or as an administrator anybody's; good for so many seconds."""
 

@@ -234,6 +234,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/topology/{{id}}/deactivate": _operate("topology"),
     f"POST {BASE}/topology/{{id}}/rebalance/{{wait_time}}": _operate("topology"),
     f"POST {BASE}/topology/{{id}}/kill/{{wait_time}}": _author("topology"),
+    f"GET {BASE}/audit": ADMINISTRATOR,
     f"GET {BASE}/alerts": ADMINISTRATOR,
     f"GET {BASE}/alert-groups": USER,
 }

@@ -16,7 +16,7 @@ _PARTS: Final = (
     ("pools", "Pools"),
     ("cluster", "Cluster"),
 )
-_OF_ADMINISTRATORS: Final = (("alerts", "Alerts"),)
+_OF_ADMINISTRATORS: Final = (("alerts", "Alerts"), ("audit", "Audit"))
 
 
 def parts_for(visit: Visit) -> list[tuple[str, str]]:

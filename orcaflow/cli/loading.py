@@ -101,6 +101,10 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "alert",
         "Look at alerts: ends of runs, time-outs, lost daemons and their tasks.",
     ),
+    "audit": _Place(
+        "audit",
+        "Look at the audit: what people have changed and ordered, and what was refused.",
+    ),
     "purge": _Place(
         "purge",
         "Delete runs that ended so long ago, with attempts, logs, alerts, fires and complements.",

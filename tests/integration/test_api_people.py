@@ -432,6 +432,20 @@ def test_alerts_are_paged_for_administrators(
     assert group["name"] == "default admin warning group"
 
 
+def test_the_audit_is_paged_for_administrators(
+    client: TestClient, root: Headers, owner: Session
+) -> None:
+    path = f"{BASE}/audit"
+    for name in ("eve", "mallory"):
+        a_user(owner, name, "admin")
+    asked = {"action": "user.create", "limit": 1}
+    page = client.get(path, params=asked, headers=root).json()
+    rest = client.get(path, params={**asked, "after": page["next"]}, headers=root).json()
+    assert [each["object"] for each in (*page["items"], *rest["items"])] == ["mallory", "eve"]
+    assert client.get(path, params={"outcome": "maybe"}, headers=root).status_code == 422
+    assert client.get(path, params={"after": "x"}, headers=root).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -377,3 +377,30 @@ def test_a_change_that_fails_leaves_neither_itself_nor_a_line(cli: Cli, db: Engi
 def test_a_weak_password_is_refused(password: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         passwords.check_new(password, user_name="countess")
+
+
+def test_the_audit_is_read_by_who_did_what_to_which_object(cli: Cli, db: Engine) -> None:
+    code, _, err = cli("audit", "list")
+    assert (code, err) == (0, "The audit has no such line.\n")
+    cli("project", "create", "sales")
+    cli("project", "create", "ads")
+    cli("pool", "create", "database", "--size", "2")
+    lines = parsed(cli("audit", "list", "-o", "json"))
+    assert [(each["action"], each["object"], each["user"]) for each in lines] == [
+        ("pool.create", "database", "database"),
+        ("project.create", "ads", "database"),
+        ("project.create", "sales", "database"),
+    ]
+
+    def found(*options: str) -> list[str]:
+        return [each["object"] for each in parsed(cli("audit", "list", "-o", "json", *options))]
+
+    assert found("--action", "project", "--limit", "1") == ["ads"]
+    assert found("--action", "project.create", "--before", str(lines[-2]["id"])) == ["sales"]
+    assert found("--object-type", "project", "--object-id", str(lines[-1]["object_id"])) == [
+        "sales"
+    ]
+    assert found("--user", "nobody") == found("--action", "proj") == []
+    assert found("--outcome", "refused") == []
+    code, _, err = cli("audit", "list", "--outcome", "maybe")
+    assert (code, "known are done, refused" in err) == (2, True)

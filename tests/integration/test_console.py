@@ -546,6 +546,16 @@ def test_what_is_missing_is_a_page_that_says_so(client: TestClient, ada: str) ->
     assert get(client, "/runs/x", ada).status_code == 422
 
 
+def test_the_audit_is_chosen_from_for_administrators(client: TestClient, owner: Session) -> None:
+    root = session_of(client, owner, "root", None)
+    text = get(client, "/audit?action=user.create&user=database", root).text
+    assert re.findall(r"<td>user.create</td>", text) == ["<td>user.create</td>"]
+    assert 'name="action" value="user.create"' in text
+    assert "No such line" in get(client, "/audit?object_id=7", root).text
+    assert get(client, "/audit?object_id=x", root).status_code == 422
+    assert 'href="/audit"' in text
+
+
 def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> None:
     run = a_run(db, "flights")
     for _ in range(50):

@@ -196,6 +196,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/pools",
         "/cluster",
         "/alerts",
+        "/audit?action=definition",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The lists that are plain tables: schedules, complements, streams, pools, cluster, alerts."""
+"""The lists that are plain tables: schedules, complements, pools, cluster, audit and others."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from api.console.rendering import rendered
 from api.console.table import Page, Visit, page
 from api.policy import BASE, POLICIES
 from common.clock import SystemClock
-from operations import alerts, members, pools, scheduling, stored_complements, streams
+from operations import alerts, audits, members, pools, scheduling, stored_complements, streams
 from operations.documents.alerts import alert_row
+from operations.documents.audits import audit_row
 from operations.documents.complements import complement_row
 from operations.documents.pools import pool_row
 from operations.documents.schedules import schedule_row
 from operations.documents.servers import member_row
 from operations.documents.streams import stream_row
+from operations.errors import UsageError
 from operations.times import cluster_zone
 
 _LIMIT: Final = 50
+_LARGEST_ID: Final = 2**31 - 1
 _PATIENCE: Final = timedelta(seconds=3)
 _clock = SystemClock()
 
@@ -56,6 +59,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A field that chooses among the rows; of a few `words`, or any text."""
+
+    key: str
+    title: str
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class List:
     """A list; where there is nothing, it says `empty` and the command that helps."""
 
@@ -67,6 +79,7 @@ class List:
     command: str
     policy: str
     """The resource below `/api/v1` whose policy it has."""
+    filters: tuple[Filter, ...] = ()
 
 
 def _serve(shown: List) -> Callable[[Visit], Response]:
@@ -78,6 +91,7 @@ def _serve(shown: List) -> Callable[[Visit], Response]:
             visit=visit,
             shown=shown,
             rows=[[_cell(row, column) for column in shown.columns] for row in rows],
+            given={each.key: visit.query.get(each.key, "") for each in shown.filters},
             next=more,
         )
 
@@ -158,6 +172,34 @@ def _cluster(visit: Visit) -> Found:
 def _alerts(visit: Visit) -> Found:
     found = alerts.list_alerts(visit.session, before=_after("alerts", visit), limit=_LIMIT)
     return [alert_row(each) for each in found], _next("alerts", found)
+
+
+def _audit(visit: Visit) -> Found:
+    query = visit.query
+    found = audits.list_audit(
+        visit.session,
+        user=query.get("user"),
+        action=query.get("action"),
+        object_type=query.get("object_type"),
+        object_id=_number(query, "object_id"),
+        outcome=query.get("outcome"),
+        before=cursors.read("audit", query.get("after"), largest=cursors.LARGEST_BIG_ID),
+        limit=_LIMIT,
+    )
+    rows = [
+        {**row, "about": f"{row['object_type']} {row['object_id'] or ''}".strip()}
+        for row in map(audit_row, found)
+    ]
+    return rows, _next("audit", found)
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:11]) <= _LARGEST_ID):
+        raise UsageError(name, f"{text!r:.50} is no number of anything here")
+    return int(text)
 
 
 _DEFINITION: Final = "/definitions/{process_definition_id}"
@@ -264,6 +306,31 @@ LISTS: Final = (
         empty="No alert. Groups are made with",
         command="orcaflow alert",
         policy="alerts",
+    ),
+    List(
+        title="Audit",
+        path="/audit",
+        columns=(
+            Column(title="At", key="at"),
+            Column(title="User", key="user"),
+            Column(title="Action", key="action"),
+            Column(title="About", key="about"),
+            Column(title="Name", key="object"),
+            Column(title="Outcome", key="outcome"),
+            Column(title="Detail", key="detail"),
+            Column(title="From", key="address"),
+        ),
+        read=_audit,
+        empty="No such line. At a terminal it is",
+        command="orcaflow audit list",
+        policy="audit",
+        filters=(
+            Filter(key="user", title="User"),
+            Filter(key="action", title="Action"),
+            Filter(key="object_type", title="Kind of object"),
+            Filter(key="object_id", title="Its number"),
+            Filter(key="outcome", title="Outcome", words=audits.OUTCOMES),
+        ),
     ),
 )
 PAGES: Final[tuple[Page, ...]] = tuple(

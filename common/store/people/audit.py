@@ -3,13 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, or_, select
 
 from common.model.rights import Principal
 from common.store.tables import audit_log
 from common.store.transaction import storable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """Something that a person did, or was refused (`outcome`).
+
+    The names are those of then. `user_id` is None for whoever has the database's password.
+    """
+
+    id: int
+    at: datetime
+    user_id: int | None
+    user_name: str
+    token_id: int | None
+    address: str | None
+    action: str
+    object_type: str
+    object_id: int | None
+    object_name: str | None
+    project_id: int | None
+    outcome: str
+    request: str | None
+    detail: str | None
+
+
+def lines(
+    db: Connection,
+    *,
+    user: str | None = None,
+    action: str | None = None,
+    object_type: str | None = None,
+    object_id: int | None = None,
+    project_id: int | None = None,
+    outcome: str | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[AuditLine]:
+    """List lines, the newest first, older than an id; `action` is all of it, or its first word."""
+    statement = select(audit_log).order_by(audit_log.c.id.desc()).limit(limit)
+    for column, wanted in (
+        (audit_log.c.user_name, user),
+        (audit_log.c.object_type, object_type),
+        (audit_log.c.object_id, object_id),
+        (audit_log.c.project_id, project_id),
+        (audit_log.c.outcome, outcome),
+    ):
+        if wanted is not None:
+            statement = statement.where(column == wanted)
+    if action is not None:
+        within = audit_log.c.action.startswith(f"{action}.", autoescape=True)
+        statement = statement.where(or_(audit_log.c.action == action, within))
+    if before is not None:
+        statement = statement.where(audit_log.c.id < before)
+    return [AuditLine(**row) for row in db.execute(statement).mappings()]
 
 
 def add_line(
