@@ -25,10 +25,12 @@ from common.datasource_keys import (
 from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.model.datasource_urls import split_url
+from common.model.rights import Action, Principal
 from common.store.connect import Connection
 from common.store.people import datasources as store
 from common.store.people.datasources import DatasourceView
-from common.store.people.definitions import definitions
+from common.store.people.definitions import DefinitionRow, definitions
+from common.store.people.rights import Thing, held
 from common.store.reading import allow_reading
 from operations.datasource_params import (
     POSTGRESQL,
@@ -291,6 +293,42 @@ def datasource_with_id(session: Session, datasource_id: int) -> ShownDatasource:
         return _shown(session, _found(db, datasource_id))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasourceUsers:
+    """The definitions that name a data source, by id and name; `unseen` is the number of others."""
+
+    definitions: tuple[tuple[int, str], ...]
+    unseen: int
+
+
+def users_of_datasource(session: Session, datasource_id: int) -> DatasourceUsers:
+    """The definitions that use the data source, for authors; foreign ones are only counted."""
+    who = session.principal
+    with session.engine.connect() as db:
+        check_author(db, who)
+        found = _found(db, datasource_id)
+        users = _users(db, found)
+        seen = [each for each in users if _is_seen(db, who, each.id)]
+    return DatasourceUsers(
+        definitions=tuple((each.id, each.name) for each in seen), unseen=len(users) - len(seen)
+    )
+
+
+def _is_seen(db: Connection, principal: Principal, definition_id: int) -> bool:
+    if principal.owns_database:
+        return True
+    found = held(db, principal, Thing.DEFINITION, definition_id)
+    return found is not None and bool(found.actions & Action.VIEW)
+
+
+def _users(db: Connection, found: DatasourceView) -> list[DefinitionRow]:
+    return [
+        each
+        for each in definitions(db)
+        if _refers(each.process_definition_json, found.id, found.name)
+    ]
+
+
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
     """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now.
 
@@ -340,11 +378,7 @@ def remove_datasource(
             store.lock_datasources(db)
             found = _found(db, found.id)
             _check_tag(db, found, expected)
-        users = [
-            each.name
-            for each in definitions(db)
-            if _refers(each.process_definition_json, found.id, found.name)
-        ]
+        users = [each.name for each in _users(db, found)]
         if users:
             raise NotAllowedError(
                 f"data source {found.name!r} is used by {', '.join(map(repr, users[:10]))}"

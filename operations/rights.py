@@ -88,6 +88,12 @@ def check_author(db: Connection, principal: Principal) -> None:
         raise ForbiddenError("this is for authors of a project: ask one of its admins")
 
 
+def may_author(session: Session) -> bool:
+    """Return True for authors of any project."""
+    with session.engine.connect() as db:
+        return may_anywhere(db, session.principal, Action.AUTHOR)
+
+
 @dataclass(slots=True, kw_only=True)
 class Change:
     """An order that is being carried out, as its line of the audit will tell it.

@@ -23,11 +23,13 @@ from api.asking import RequestSession, address_of
 from api.console.pages import (
     begin,
     complement,
+    datasource,
     definitions,
     find,
     lists,
     log_in,
     overview,
+    people,
     run,
     runs,
     schedule,
@@ -50,6 +52,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *lists.PAGES,
     *schedule.PAGES,
     *complement.PAGES,
+    *datasource.PAGES,
+    *people.PAGES,
     *log_in.PAGES,
 )
 CSRF_FIELD: Final = "csrf_token"

@@ -170,6 +170,28 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
 
 
 @pytest.fixture
+def at_console(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has logging in take no time, waits for no master, and follows no redirect."""
+    from api.console.pages import begin
+    from operations import log_ins, passwords
+    from tests.integration.console_visits import CHEAP
+
+    monkeypatch.setattr(passwords, "hashed", CHEAP.hash)
+    monkeypatch.setattr(passwords, "is_outdated", lambda _: False)
+    monkeypatch.setattr(log_ins, "_NOBODYS", CHEAP.hash("nobody's"))
+    monkeypatch.setattr(begin, "WAIT_SECONDS", 0.0)
+    client.follow_redirects = False
+
+
+@pytest.fixture
+def ada(at_console: None, client: TestClient, owner: Session) -> str:
+    """The session of somebody who is admin of the default project."""
+    from tests.integration.console_visits import session_of
+
+    return session_of(client, owner, "ada", "admin")
+
+
+@pytest.fixture
 def audited(client: TestClient, db: Engine) -> Iterator[None]:
     """Each order by a token that was carried out, or refused for its rights, has its line."""
     from tests.integration.api_worlds import orders_without_a_line

@@ -86,6 +86,8 @@ BY_OTHERS: Final = (
         "operations/pools:_of_pool",
         # test_a_supervisor_is_its_projects_and_orders_take_rights
         "operations/streams:_check_author",
+        # test_a_data_source_tells_who_uses_it_and_no_password
+        "operations/datasources:users_of_datasource",
         # test_every_page_answers_every_role_as_its_policy_says, of the console
         "operations/run_plans:plan_run",
         # test_rights_are_those_of_the_topology_s_project

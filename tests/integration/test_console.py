@@ -10,63 +10,38 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select, update
 
-from api.console.pages import begin
 from api.console.parts import HEADER
 from api.console.rendering import POLICY
 from api.console.serving import PAGES
 from api.console.table import Page
 from api.cookies import COOKIE
 from api.matrix import CALLERS, Outcome, outcome
-from api.policy import LIST, USER
+from api.policy import LIST, USER, Who
 from common.model.commands import CommandType
 from common.model.complement_states import ComplementState
 from common.model.rights import ROLES
-from common.model.states import ProcessState, ReleaseState, TaskState
+from common.model.states import ProcessState, ReleaseState
 from common.store import tables as t
-from operations import log_ins, passwords
 from operations.log_ins import csrf_token
 from operations.session import Session
-from operations.users import create_user, grant
+from operations.users import create_user
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import World, a_schedule, worlds
-from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.cli_rows import a_definition, an_instance
+from tests.integration.console_visits import PASSWORD, a_run, get, session_of
 
-FORMS = {"/runs/{id}/execute": {"task": "a"}}
+FORMS = {
+    "/runs/{id}/execute": {"task": "a"},
+    "/users": {"name": "made"},
+    "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
+    "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
+}
 """The fields that forms send beside their proof."""
-PASSWORD = "correct horse battery"
-CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+pytestmark = pytest.mark.usefixtures("at_console")
 HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 7 }}"
-
-
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes that take no time: the parameters stand in each. Nobody is waited for."""
-    monkeypatch.setattr(passwords, "hashed", CHEAP.hash)
-    monkeypatch.setattr(passwords, "is_outdated", lambda _: False)
-    # No master is there to begin a run.
-    monkeypatch.setattr(begin, "WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(log_ins, "_NOBODYS", CHEAP.hash("nobody's"))
-
-
-@pytest.fixture(autouse=True)
-def still(client: TestClient) -> None:
-    client.follow_redirects = False
-
-
-def session_of(client: TestClient, owner: Session, name: str, role: str | None) -> str:
-    """Log a new user in, who has this role in the default project; an administrator without one."""
-    create_user(owner, name, is_admin=role is None, password=PASSWORD, tenant=None)
-    if role is not None:
-        grant(owner, name, project="default", role=role)
-    answer = client.post("/login", data={"name": name, "password": PASSWORD, "next": "/runs"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/runs"), answer.text
-    text = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
-    client.cookies.clear()
-    return text
 
 
 def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
@@ -100,8 +75,9 @@ def test_every_page_answers_every_role_as_its_policy_says(
             number = world.objects.get(page.policy.thing or "", 0)
             answer = asked(client, page, number, sessions[caller])
             wanted = outcome(page.policy, caller, own=own)
-            # Pools are everybody's.
-            is_told = not own and page.policy != USER and "theirs" in answer.text
+            # Pools are everybody's, and data sources every author's.
+            is_shared = page.policy == USER or page.policy.takes is Who.AUTHOR
+            is_told = not own and not is_shared and "theirs" in answer.text
             if is_told or not as_told(page, wanted, answer):
                 wrong.append((page.method, page.path, caller, own, wanted, answer.status_code))
             if page.policy == LIST and page.method == "GET":
@@ -121,28 +97,9 @@ def as_told(page: Page, wanted: Outcome, answer: Any) -> bool:
     if page.path == "/cluster":
         return status == 503  # ZooKeeper is away.
     # A verb that does not fit the state of the run is refused by its reason.
-    is_shown = page.method == "GET" or page.path.endswith("/check")
+    shows = ("/check", "/test", "/tokens")
+    is_shown = page.method == "GET" or page.path.endswith(shows)
     return status == 200 if is_shown else status in (303, 409)
-
-
-@pytest.fixture
-def ada(client: TestClient, owner: Session) -> str:
-    return session_of(client, owner, "ada", "admin")
-
-
-def get(client: TestClient, place: str, session: str) -> Any:
-    return client.get(place, headers={"Cookie": f"{COOKIE}={session}"})
-
-
-def a_run(db: Engine, name: str, state: ProcessState = ProcessState.FAILURE) -> int:
-    document = a_definition_json("a >> b")
-    definition = a_definition(db, name=name, process_definition_json=document)
-    run = an_instance(
-        db, state, process_definition_id=definition, name=name, process_instance_json=document
-    )
-    an_attempt(db, run, TaskState.SUCCESS, process_definition_id=definition, name="a", flag=1)
-    an_attempt(db, run, TaskState.FAILURE, process_definition_id=definition, name="b", flag=1)
-    return run
 
 
 def test_a_run_is_shown_by_all_its_sides(client: TestClient, ada: str, db: Engine) -> None:
@@ -287,6 +244,10 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         "/complements/1",
         "/pools",
         "/alerts",
+        "/audit",
+        "/users",
+        "/projects/1",
+        "/datasources",
         *(
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules", query)
@@ -304,111 +265,6 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
     shown = get(client, f"/runs/{run}", ada).text
     assert html.escape("<img src=x") in shown
     assert "{{ 7 * 7 }}" in shown
-
-
-def test_a_run_begins_as_the_form_says_once_what_it_will_do_is_confirmed(
-    client: TestClient, ada: str, db: Engine
-) -> None:
-    document = a_definition_json("a >> b >> c").removesuffix("}") + (
-        ', "globalParams": [{"prop": "day", "direct": "IN", "type": "DATE", "value":'
-        ' "$[yyyy-MM-dd]"}, {"prop": "limit", "direct": "IN", "type": "INTEGER", "value": "10"}]}'
-    )
-    number = a_definition(db, name="flights", process_definition_json=document)
-    place = f"/definitions/{number}/run"
-    assert f'href="{place}"' in get(client, f"/definitions/{number}", ada).text
-    page = get(client, place, ada).text
-    kinds = re.findall(r'<input type="(\w+)" name="param:(\w+)"', page)
-    assert kinds == [("date", "day"), ("number", "limit")]
-    assert "<code>$[yyyy-MM-dd]</code>" in page
-    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
-
-    def sent(to: str, **fields: str) -> Any:
-        headers = {"Cookie": f"{COOKIE}={ada}"}
-        return client.post(to, data={"csrf_token": token, **fields}, headers=headers)
-
-    wrong = sent(f"{place}/check", **{"param:limit": "many", "start_nodes": "b"})
-    assert wrong.status_code == 422
-    assert "limit: is a whole number" in html.unescape(wrong.text)
-    assert 'name="start_nodes" value="b"' in wrong.text
-    assert "no task &#39;x&#39;" in sent(f"{place}/check", start_nodes="x").text
-    asked = {
-        "param:limit": "7",
-        "params": "more=than=declared\r\n",
-        "date": "2013-01-02",
-        "start_nodes": "b",
-        "priority": "HIGH",
-        "worker_group": "default",
-    }
-    shown = sent(f"{place}/check", **asked)
-    assert shown.status_code == 200
-    assert re.findall(r"<td>(\w+)</td><td><code>([^<]+)", shown.text) == [
-        ("day", "2013-01-02"),
-        ("limit", "7"),
-        ("more", "than=declared"),
-    ]
-    assert "<b>2</b> tasks: b, c" in shown.text
-    assert (
-        "orcaflow run flights --date 2013-01-02 --start-nodes b --priority high"
-        " --worker-group default --param limit=7 --param more=than=declared" in shown.text
-    )
-    confirmed = dict(
-        re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', shown.text)
-    )
-    for _ in range(2):
-        done = sent(place, **confirmed)
-        goes = (done.status_code, done.headers["location"])
-        assert goes == (303, f"/definitions/{number}?view=runs")
-    with db.connect() as connection:
-        (row,) = connection.execute(select(t.command)).all()
-    assert (row.process_definition_id, row.process_instance_priority) == (number, 1)
-    assert '"limit":"7"' in row.command_param.replace("\\", "").replace(": ", ":")
-
-
-def test_what_is_looked_for_is_found_by_name_number_and_word(
-    client: TestClient, ada: str, owner: Session, db: Engine
-) -> None:
-    run = a_run(db, "Flights_of")
-    a_definition(db, name="flightsxof", process_definition_json=a_definition_json("a"))
-    foreign = session_of(client, owner, "bea", "none")
-
-    def found(text: str, session: str) -> list[tuple[str, str, str]]:
-        headers = {"Cookie": f"{COOKIE}={session}", "Accept": "application/json"}
-        answer = client.get(f"/find?q={quote(text)}", headers=headers)
-        return [(each["kind"], each["name"], each["href"]) for each in answer.json()["items"]]
-
-    assert found("flights_", ada) == [
-        ("definition", "Flights_of", "/definitions/1"),
-        ("verb", "Run Flights_of…", "/definitions/1/run"),
-    ]
-    assert found(f"run {run}", ada) == [("run", f"Run {run}", f"/runs/{run}")]
-    assert ("project", "default", "/definitions?project=1") in found("defau", ada)
-    assert found("instan", ada) == [("page", "Runs", "/runs")]
-    assert found("alerts", ada) == found("99999999999", ada) == []
-    assert [found(text, foreign) for text in ("flights", str(run), "default")] == [[], [], []]
-    assert "Flights_of" in get(client, "/find?q=flights", ada).text
-    listed = get(client, "/definitions?name=_OF&project=1", ada).text
-    assert re.findall(r'<td><a href="/definitions/(\d+)"', listed) == ["1"]
-    assert get(client, "/definitions?project=x", ada).status_code == 422
-
-
-def test_the_form_of_a_run_makes_a_complement_of_past_dates(
-    client: TestClient, ada: str, db: Engine
-) -> None:
-    number = a_definition(db, name="flights", process_definition_json=a_definition_json("a"))
-    place = f"/definitions/{number}/run"
-    headers = {"Cookie": f"{COOKIE}={ada}"}
-    form = {"csrf_token": csrf_token(ada), "first": "2013-01-01", "last": "2013-01-05"}
-    shown = client.post(f"{place}/check", data={**form, "parallelism": "2"}, headers=headers)
-    assert "<b>5</b> of <b>5</b> dates run" in shown.text
-    confirmed = dict(
-        re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', shown.text)
-    )
-    places = [client.post(place, data=confirmed, headers=headers).headers for _ in range(2)]
-    assert [each["location"] for each in places] == ["/complements/1", "/complements/1"]
-    with db.connect() as connection:
-        assert connection.scalars(select(t.complement.c.parallelism)).all() == [2]
-    late = client.post(f"{place}/check", data={**form, "parallelism": "0"}, headers=headers)
-    assert (late.status_code, "must be from 1 to 1000" in late.text) == (422, True)
 
 
 def a_complement(db: Engine, definition: int, **values: Any) -> int:
@@ -544,16 +400,6 @@ def test_what_is_missing_is_a_page_that_says_so(client: TestClient, ada: str) ->
     assert "there is no process instance 2147483647" in answer.text
     assert get(client, "/runs/99999999999", ada).status_code == 422
     assert get(client, "/runs/x", ada).status_code == 422
-
-
-def test_the_audit_is_chosen_from_for_administrators(client: TestClient, owner: Session) -> None:
-    root = session_of(client, owner, "root", None)
-    text = get(client, "/audit?action=user.create&user=database", root).text
-    assert re.findall(r"<td>user.create</td>", text) == ["<td>user.create</td>"]
-    assert 'name="action" value="user.create"' in text
-    assert "No such line" in get(client, "/audit?object_id=7", root).text
-    assert get(client, "/audit?object_id=x", root).status_code == 422
-    assert 'href="/audit"' in text
 
 
 def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> None:

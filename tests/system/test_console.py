@@ -46,6 +46,7 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         imported = made.orcaflow("definition", "import", *examples)
         assert imported.returncode == 0, imported.stderr
         made.told("pool", "create", "database", "--size", "2")
+        made.told("datasource", "create", "own")
         made.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
         days = ("--from", "2013-01-01", "--to", "2013-02-03")
         made.told("complement", "region", *days)
@@ -197,6 +198,8 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/cluster",
         "/alerts",
         "/audit?action=definition",
+        *("/datasources", "/datasources/1", "/projects", "/projects/1", "/tokens", "/users"),
+        "/users/1",
     ]
 
 

@@ -15,10 +15,20 @@ from api.console.rendering import rendered
 from api.console.table import Page, Visit, page
 from api.policy import BASE, POLICIES
 from common.clock import SystemClock
-from operations import alerts, audits, members, pools, scheduling, stored_complements, streams
+from operations import (
+    alerts,
+    audits,
+    datasources,
+    members,
+    pools,
+    scheduling,
+    stored_complements,
+    streams,
+)
 from operations.documents.alerts import alert_row
 from operations.documents.audits import audit_row
 from operations.documents.complements import complement_row
+from operations.documents.datasources import datasource_row
 from operations.documents.pools import pool_row
 from operations.documents.schedules import schedule_row
 from operations.documents.servers import member_row
@@ -174,6 +184,12 @@ def _alerts(visit: Visit) -> Found:
     return [alert_row(each) for each in found], _next("alerts", found)
 
 
+def _datasources(visit: Visit) -> Found:
+    after = _after("datasources", visit) or 0
+    found = datasources.datasource_page(visit.session, after=after, limit=_LIMIT)
+    return [datasource_row(each) for each in found], _next("datasources", found)
+
+
 def _audit(visit: Visit) -> Found:
     query = visit.query
     found = audits.list_audit(
@@ -306,6 +322,23 @@ LISTS: Final = (
         empty="No alert. Groups are made with",
         command="orcaflow alert",
         policy="alerts",
+    ),
+    List(
+        title="Data sources",
+        path="/datasources",
+        columns=(
+            Column(title="Name", key="name", link="/datasources/{id}"),
+            Column(title="Type", key="type"),
+            Column(title="Address", key="address"),
+            Column(title="Database", key="database"),
+            Column(title="User", key="user"),
+            Column(title="Problem", key="problem"),
+            Column(title="Note", key="note"),
+        ),
+        read=_datasources,
+        empty="No data source. Make one with",
+        command="orcaflow datasource create NAME",
+        policy="datasources",
     ),
     List(
         title="Audit",
