@@ -9,9 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from common.topology.components import Outputs, Spout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AT_ONCE: Final = 10_000
 
 
 class ListSpout(Spout):
@@ -66,9 +71,14 @@ class RateSpout(Spout):
             found[name] = end
         return found
 
-    def read(self, partition: str, start: int, end: int) -> Iterable[tuple[Any, ...]]:
-        place = int(partition)
-        return ((place + each * self._partitions,) for each in range(start, end))
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        place, step = int(partition), self._partitions
+        for begin in range(start, end, _AT_ONCE):
+            stop = min(begin + _AT_ONCE, end)
+            numbers = pa.array(range(place + begin * step, place + stop * step, step), pa.int64())
+            yield pa.RecordBatch.from_arrays([numbers], names=["value"])
 
 
 class FileSpout(Spout):

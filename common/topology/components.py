@@ -121,10 +121,13 @@ class Spout(Component):
             f"{type(self).__name__} has no `ends` and `read`: it is a spout for trials alone"
         )
 
-    def read(self, partition: str, start: int, end: int) -> Iterable[tuple[Any, ...]]:
+    def read(
+        self, partition: str, start: int, end: int
+    ) -> Iterable[tuple[Any, ...] | pa.RecordBatch]:
         """Return the records of these places, for the default stream; the same ones whenever.
 
-        A batch that has failed is read again by its places.
+        Whole tables whose columns are the fields are quicker than records one by one. A batch that
+        has failed is read again by its places.
         """
         raise NotImplementedError
 

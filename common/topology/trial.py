@@ -218,6 +218,8 @@ class _Way:
 class _TrialEmit(Emitter):
     """Emits for a task in a trial."""
 
+    checks_sizes = True
+
     def __init__(self, part: str, task: int, streams: Mapping[str, Stream], way: _Way) -> None:
         super().__init__(part, streams)
         self._part = part

@@ -39,6 +39,7 @@ from tests.bench import (
     store,
     streams,
     supervisors,
+    topology,
     trigger,
     wide,
     yielding,
@@ -88,6 +89,7 @@ BENCHES: Mapping[str, Bench] = {
     "wide": Bench(measure=wide.measure, settings=wide.SETTINGS),
     "spark": Bench(measure=spark.measure, settings=spark.SETTINGS),
     "streams": Bench(measure=streams.measure),
+    "topology": Bench(measure=topology.measure),
     "hand_overs": Bench(measure=hand_overs.measure),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }

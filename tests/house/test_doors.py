@@ -39,7 +39,7 @@ DOORS = {
         "worker/spark/streaming/kafka_source.py",
         # Rows of Arrow bolts, and all rows on their way between components.
         *("common/topology/components.py", "common/topology/rows.py", "common/topology/trial.py"),
-        "worker/spark/topology/",
+        *("orcaflow/spouts.py", "worker/spark/topology/"),
     ),
     "pyspark": ("worker/spark/",),
     "pydantic": (

@@ -74,6 +74,18 @@ def _of_session(name: str) -> Callable[[], bool]:
     return found
 
 
+def _of_column() -> bool:
+    from pyspark.sql.classic.column import Column
+
+    return _is_set_by(Column, "_jc")
+
+
+def _of_frame() -> bool:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    return _is_set_by(DataFrame, "_jdf")
+
+
 def _default_session() -> bool:
     from pyspark.sql.connect.session import SparkSession
 
@@ -107,6 +119,8 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_pool": _httpx_pool,
     "_ensure_initialized": _ensure_initialized,
     "_jsc": _of_context("_jsc"),
+    "_jc": _of_column,
+    "_jdf": _of_frame,
     "_streamingCheckpointManager": _of_session("_streamingCheckpointManager"),
     "_gateway": _of_context("_gateway"),
     "_jvm": _of_session("_jvm"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
 
 from common.topology.components import StatefulBolt
 from common.topology.groupings import ByFields, Unordered
@@ -35,6 +38,27 @@ PROCESSING_TIME: Final = "processingTime"
 NO_TIME: Final = "none"
 
 
+class MapInArrow:
+    """`DataFrame.mapInArrow` of one function for many frames of the same columns.
+
+    Its expression is made once: to make it takes longer than a batch of few records.
+    """
+
+    def __init__(
+        self, function: Callable[[Iterator[Any]], Iterator[Any]], ddl: str, columns: Sequence[str]
+    ) -> None:
+        made: Any = pandas_udf(
+            function,
+            returnType=ddl,
+            functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,  # type: ignore[call-overload]
+        )
+        self._column = made(*(sf.col(f"`{name}`") for name in columns))
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        mapped = frame._jdf.mapInArrow(self._column._jc, False, None)  # noqa: SLF001
+        return type(frame)(mapped, frame.sparkSession)
+
+
 class QueryFrames:
     """Makes the frames of one query."""
 
@@ -55,16 +79,26 @@ class QueryFrames:
 
     def behind(self, frame: DataFrame) -> DataFrame | None:
         """Return the last level of a batch of what the head emits; None if there is no level."""
-        levels = self._query.levels
-        for number, level in enumerate(levels, 1):
+        for total, to, mapped in self._levels:
+            frame = mapped(frame.repartitionById(total, to))
+        return frame if self._levels else None
+
+    @cached_property
+    def _levels(self) -> tuple[tuple[int, Column, MapInArrow], ...]:
+        """The tasks of each level, the partition of a record, and the stage: made once."""
+        made = []
+        for number, level in enumerate(self._query.levels, 1):
             total = sum(self._program.part(name).tasks for name in level)
             edges = [edge for edge in self._query.edges if edge.level == number]
             # What is for later levels is passed on by whatever task.
-            to = sf.coalesce(sf.pmod(sf.col(TO), sf.lit(total)), sf.lit(0))
-            frame = self._directed(frame, edges).repartitionById(total, to)
+            to = sf.coalesce(sf.pmod(self._to(edges), sf.lit(total)), sf.lit(0))
             stage = LevelStage(self._shared, number, self._tally)
-            frame = frame.mapInArrow(stage, self._ddl)
-        return frame if levels else None
+            made.append((total, to, MapInArrow(stage, self._ddl, self._columns)))
+        return tuple(made)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (EDGE, TO, FROM, NUMBER, *self._query.slots)
 
     def _bolt(self, name: str, found: dict[str, DataFrame]) -> DataFrame:
         edges = self._query.edges_to(name)
@@ -78,7 +112,7 @@ class QueryFrames:
         part = self._program.part(name)
         if isinstance(part.component, StatefulBolt):
             return self._keyed(name, part.component, frame)
-        frame = self._directed(frame, list(edges)).repartitionById(part.tasks, sf.col(TO))
+        frame = frame.repartitionById(part.tasks, self._to(edges))
         return frame.mapInArrow(BoltStage(self._shared, name, self._tally), self._ddl)
 
     def _of_edge(self, frame: DataFrame, source: str, edges: tuple[Edge, ...]) -> DataFrame:
@@ -104,8 +138,8 @@ class QueryFrames:
         )
         return done.mapInArrow(UnpackStage(self._shared, name, self._tally), self._ddl)
 
-    def _directed(self, frame: DataFrame, edges: list[Edge]) -> DataFrame:
-        """Fill in the partitions that Spark is to work out."""
+    def _to(self, edges: Iterable[Edge]) -> Column:
+        """Return the partition of a record, for some edges, which Spark may have to work out."""
         to: Column | None = None
         for edge in edges:
             emitters = self._program.part(edge.taken.component).tasks
@@ -113,7 +147,7 @@ class QueryFrames:
                 is_it = sf.col(EDGE) == edge.number
                 target = self._target(edge).cast("int")
                 to = sf.when(is_it, target) if to is None else to.when(is_it, target)
-        return frame if to is None else frame.withColumn(TO, to.otherwise(sf.col(TO)))
+        return sf.col(TO) if to is None else to.otherwise(sf.col(TO))
 
     def _target(self, edge: Edge) -> Column:
         """Return the partition of an edge's task, as `common.topology.routing` works it out."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from worker.spark.topology.stages import Guard, KeyDone, batch_number, partition
 
 OUT: Final = "_done"
 _FIRST: Final = itemgetter(0, 1)
+_EDGE: Final = itemgetter(2)
 
 
 def has_timers(bolt: StatefulBolt) -> bool:
@@ -109,13 +111,15 @@ class _Work:
         # As they were emitted by each task: they may come from several batches of Arrow.
         packed.sort(key=_FIRST)
         change = self._change()
-        for emitter, _, number, values in packed:
+        for number, found in groupby(packed, _EDGE):
             edge, stream = self._edges[number]
-            taken = edge.taken
-            record = Record(values, stream.fields, taken.component, taken.stream, emitter)
-            name = f"{taken.component}:{taken.stream}"
-            self._guard.each([record], change.process, self._emit, name)
-            self._tally.add(EXECUTED, name, 1)
+            taken, name = edge.taken.component, edge.taken.stream
+            records = [
+                Record(values, stream.fields, taken, name, emitter)
+                for emitter, _, _, values in found
+            ]
+            self._guard.each(records, change.process, self._emit, f"{taken}:{name}")
+            self._tally.add(EXECUTED, f"{taken}:{name}", len(records))
         self._tally.add(TASK, str(self._task), len(packed))
         change.keep()
         self._tally.add(MICROS, "", (time.perf_counter_ns() - begun) // 1_000)

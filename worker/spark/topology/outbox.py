@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.topology.components import DEFAULT, Record, Stream
+from common.topology.components import DEFAULT, EmitError, Record, Stream
 from common.topology.emitting import Emitter
 from common.topology.groupings import Everyone, Global, LocalOrShuffle
 from common.topology.plan import Edge, slots_of
@@ -66,9 +66,17 @@ class Outbox(Emitter):
             self._rows[name] = []
             count = len(rows)
             if self._edges[name]:
-                yield from self._to_all(name, arrays_of(rows, self._streams[name]), count)
+                yield from self._to_all(name, self._arrays(rows, name), count)
             self.emitted[name] += count
             self._first[name] += count
+
+    def _arrays(self, rows: list[tuple[Any, ...]], name: str) -> list[pa.Array]:
+        try:
+            return arrays_of(rows, self._streams[name])
+        except OverflowError as error:
+            raise EmitError(
+                f"{self._name}: a number emitted on {name!r} has more than 64 bits"
+            ) from error
 
     def give_rows(self, rows: pa.RecordBatch | pa.Table, stream: str) -> Iterator[pa.RecordBatch]:
         """Yield rows that an Arrow bolt emits, as the rows of the query; `EmitError`."""

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -20,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from common.topology.components import Spout
+from common.topology.components import DEFAULT, Spout
 from common.topology.config import PENDING, setting
 from worker.spark.streaming.documents import replace
 from worker.spark.streaming.ranges import limited, pieces
@@ -154,15 +153,14 @@ class SpoutReader(DataSourceStreamReader):
         program = _program(self._file)
         tasks = program.part(self._name).tasks
         outbox = Outbox(program, self._name, task_of(name, tasks), start)
-        records = iter(self._spout().read(name, start, end))
-        while True:
-            count = 0
-            for values in islice(records, _AT_ONCE):
-                outbox(*values)
-                count += 1
-            yield from outbox.give()
-            if count < _AT_ONCE:
-                return
+        for number, found in enumerate(self._spout().read(name, start, end), 1):
+            if isinstance(found, tuple):
+                outbox(*found)
+            else:
+                yield from outbox.give_rows(found, DEFAULT)
+            if number % _AT_ONCE == 0:
+                yield from outbox.give()
+        yield from outbox.give()
 
     def stop(self) -> None:
         self._spout().close()
