@@ -151,6 +151,28 @@ def test_each_capability_of_streams_has_a_test_or_says_why_not() -> None:
     assert [row for row in rows if not held.search(row)] == []
 
 
+def test_each_line_of_the_tables_about_topologies_names_its_tests() -> None:
+    text = (ROOT / "docs" / "topologies.md").read_text(encoding="utf-8")
+    tables = [
+        part.split("\n\n")[0]
+        for part in re.split(r"^\|[^\n]*\| test \|\n\|-[^\n]*\n", text, flags=re.MULTILINE)[1:]
+    ]
+    assert len(tables) == 2
+    rows = [row for table in tables for row in table.splitlines() if row.startswith("|")]
+    assert len(rows) > 25
+    known = modules_of_tests()
+    modules = {module.rpartition("/")[2] for found in known.values() for module in found}
+    for row in rows:
+        module = ""
+        named = re.findall(r"`(test_\w+\.py)?(?:::)?(test_\w+)?`", row)
+        held = [(path, test) for path, test in named if path or test]
+        assert held, row
+        for path, test in held:
+            module = path or module
+            assert module in modules, row
+            assert not test or any(each.endswith(module) for each in known.get(test, ())), row
+
+
 def shown_commands() -> Iterator[tuple[str, list[str]]]:
     """The words of every call of the command line on any page, with the place."""
     for page in PAGES:

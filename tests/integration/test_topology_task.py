@@ -233,6 +233,10 @@ def test_a_topology_is_paused_rebalanced_renewed_and_killed(place: Place) -> Non
     people = place.run(script)
     assert place.counts() == {"the": 13, "cat": 2, "dog": 2, "a": 2, "and": 1, "end": 11}
     assert not (place.folder / "state").exists()
+    assert people.reports[0].state is RunState.STARTING
+    assert not people.reports[0].components
+    beat = json.loads((place.folder / "scratch-1" / "beat.json").read_text())
+    assert (beat["topology"], beat["version"], beat["batch"]) == ("words", 2, people.last.batch)
     states = {report.state for report in people.reports}
     assert states >= {RunState.STARTING, RunState.RUNNING, RunState.PAUSED}
     count = next(each for each in people.last.components if each.id == "count")
