@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,19 @@ def main() -> int:
     parser.add_argument(
         "--classic", action="store_true", help="a Spark driver for each task, no warm sessions"
     )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="show the runs in the console at the end, until Enter or Ctrl-C",
+    )
     options = parser.parse_args()
     home = Path(options.home) if options.home else ROOT / "out" / "demo"
     last = LAST_OF_MONTH if options.month else LAST
     span = f"{FIRST}_{last}"
     begun = time.monotonic()
-    with cluster(home, slots=options.slots, classic=options.classic) as environment:
+    without = () if options.open else ("--without", "api-server")
+    served = cluster(home, slots=options.slots, classic=options.classic, without=without)
+    with served as environment:
         definitions = [str(HERE / name) for name in ("flights.json", "flights_calendar.json")]
         orcaflow(environment, "definition", "import", *definitions)
         put_on_cron(environment)
@@ -67,7 +74,15 @@ def main() -> int:
         ]
         flights = home / "data" / "flights"
         wrong += [*report_days(flights, last), *report_range(flights / span, last)]
-    seconds = time.monotonic() - begun
+        seconds = time.monotonic() - begun
+        code = report(wrong, seconds, flights, span)
+        if options.open:
+            open_console(environment)
+    return code
+
+
+def report(wrong: list[str], seconds: float, flights: Path, span: str) -> int:
+    """Print the verdict, and where the pictures are; the exit code."""
     if wrong:
         console.print("\n[bold red]Something is wrong:[/]")
         for sentence in wrong:
@@ -83,6 +98,14 @@ def main() -> int:
     return 0
 
 
+def open_console(environment: dict[str, str]) -> None:
+    """Open the console, logged in, at what has just run; it is there until somebody has enough."""
+    show(environment, "console")
+    console.print("The overview shows these runs under “Ended last”. Enter or Ctrl-C ends it all.")
+    with suppress(EOFError, KeyboardInterrupt):
+        input()
+
+
 def put_on_cron(environment: dict[str, str]) -> None:
     """Make the schedule, unless an earlier demo has: the home is kept."""
     if not json.loads(orcaflow(environment, "schedule", "list", "flights", "-o", "json")):
@@ -92,7 +115,9 @@ def put_on_cron(environment: dict[str, str]) -> None:
 
 
 @contextmanager
-def cluster(home: Path, *, slots: int, classic: bool) -> Iterator[dict[str, str]]:
+def cluster(
+    home: Path, *, slots: int, classic: bool, without: tuple[str, ...]
+) -> Iterator[dict[str, str]]:
     """A standalone cluster of its own; the environment in which the command line speaks to it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ORCAFLOW_")}
     environment = kept | {
@@ -104,8 +129,7 @@ def cluster(home: Path, *, slots: int, classic: bool) -> Iterator[dict[str, str]
     }
     console.print(f"Starting a private cluster below {home} …", markup=False)
     try:
-        # Nobody asks the demo anything over HTTP.
-        where = ("--free-ports", "--without", "api-server")
+        where = ("--free-ports", *without)
         start = ("server", "start", "standalone-server", *where, "--slots", str(slots))
         console.print(orcaflow(environment, *start).rstrip(), style="dim", markup=False)
         yield environment
