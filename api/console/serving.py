@@ -22,6 +22,7 @@ from api import cookies
 from api.asking import RequestSession, address_of
 from api.console.pages import (
     begin,
+    calendar,
     complement,
     datasource,
     definitions,
@@ -49,6 +50,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *find.PAGES,
     *runs.PAGES,
     *run.PAGES,
+    *calendar.PAGES,
     *lists.PAGES,
     *schedule.PAGES,
     *complement.PAGES,

@@ -35,6 +35,7 @@ from tests.integration.console_visits import PASSWORD, a_run, get, session_of
 
 FORMS = {
     "/runs/{id}/execute": {"task": "a"},
+    "/schedules/simulate": {"slots": "4", "days": "1"},
     "/users": {"name": "made"},
     "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
@@ -97,7 +98,7 @@ def as_told(page: Page, wanted: Outcome, answer: Any) -> bool:
     if page.path == "/cluster":
         return status == 503  # ZooKeeper is away.
     # A verb that does not fit the state of the run is refused by its reason.
-    shows = ("/check", "/test", "/tokens")
+    shows = ("/check", "/test", "/tokens", "/simulate")
     is_shown = page.method == "GET" or page.path.endswith(shows)
     return status == 200 if is_shown else status in (303, 409)
 
@@ -240,7 +241,7 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         f"/runs/{run}?task={query}",
         f"/definitions?name={query}",
         "/schedules",
-        *(f"/schedules/{each}" for each in schedules),
+        *(f"/schedules/{each}" for each in (*schedules, "calendar")),
         "/complements/1",
         "/pools",
         "/alerts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -13,11 +14,14 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select
 
 from api.cookies import COOKIE
+from common.model.states import ProcessState, ReleaseState
 from common.store import tables as t
 from operations.datasources import create_datasource
 from operations.log_ins import csrf_token
+from operations.scheduling import set_release_state
 from operations.session import Session
 from tests.builders import a_definition_json
+from tests.integration.api_worlds import a_schedule
 from tests.integration.cli_rows import a_definition
 from tests.integration.console_visits import a_run, get, session_of
 
@@ -202,3 +206,44 @@ def test_the_audit_is_chosen_from_for_administrators(client: TestClient, owner: 
     assert "No such line" in get(client, "/audit?object_id=7", root).text
     assert get(client, "/audit?object_id=x", root).status_code == 422
     assert 'href="/audit"' in text
+
+
+def test_the_calendar_has_the_ledgers_fires_those_to_come_and_the_reason_of_none(
+    client: TestClient, ada: str, owner: Session, db: Engine
+) -> None:
+    document = a_definition_json("a")
+    runs = a_run(db, "nightly", ProcessState.SUCCESS)
+    numbers = [
+        a_schedule(db, a_definition(db, name=name, process_definition_json=document))
+        for name in ("goes", "rests")
+    ]
+    set_release_state(owner, ReleaseState.ONLINE, ids=numbers[:1], now=datetime.now(UTC))
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.schedule_fire).values(
+                schedule_id=numbers[0],
+                process_definition_id=2,
+                fire_time=datetime(2013, 1, 2, 3, tzinfo=UTC),
+                outcome="fired",
+                process_instance_id=runs,
+            )
+        )
+    past = get(client, "/schedules/calendar?week=2013-01-06", ada).text
+    assert re.findall(r'class="mark" href="(/runs/\d+)" title="03:00 (\w+)"', past) == [
+        (f"/runs/{runs}", "success")
+    ]
+    assert re.findall(r'rests</a><br><span class="dim">(\w+)', past) == ["OFFLINE"]
+    ahead = datetime.now(UTC) + timedelta(days=14)
+    coming = get(client, f"/schedules/calendar?week={ahead:%Y-%m-%d}", ada).text
+    assert len(re.findall(r'class="mark" title="03:00 to come"', coming)) == 7
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', coming))
+    headers = {"Cookie": f"{COOKIE}={ada}"}
+    form = {"csrf_token": token, "days": "10", "slots": "1", "assume": "90s"}
+    played = client.post("/schedules/simulate", data=form, headers=headers)
+    assert re.findall(r'<td class="number">(\d+)</td>', played.text)[:2] == ["10", "10"]
+    assert "1 m 30 s" in played.text
+    for wrong in ({"days": "0"}, {"days": "367"}, {"assume": "soon"}, {"slots": "many"}):
+        answer = client.post("/schedules/simulate", data={**form, **wrong}, headers=headers)
+        assert answer.status_code == 422, wrong
+    for week in ("soon", "0001-01-01"):
+        assert get(client, f"/schedules/calendar?week={week}", ada).status_code == 422

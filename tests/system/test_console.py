@@ -191,6 +191,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         f"/runs/{run}?task=clean",
         "/schedules",
         "/schedules/1",
+        "/schedules/calendar",
         "/complements",
         "/complements/1",
         "/streams",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from api.console.graph import Graph, Ranks, Task, graph_of
 from api.console.grid import CELL, Cell, Run, grid_of
 from api.console.pages.overview import needing
 from api.console.timeline import SCALE, Attempt, bars_of
+from api.console.week import Fire, days_of, monday_of
 from api.console.words import elided, exact_text, moment_text, span_text
 from common.dag import build_dag
 from common.model.complement_states import DateState
@@ -24,6 +26,26 @@ from common.model.states import ProcessState, TaskState
 from common.store.people.views import ProcessInstanceView
 
 NOW = datetime(2013, 1, 2, 8, 20, tzinfo=UTC)
+
+
+def test_fires_are_marks_of_the_days_on_the_zones_wall_and_numbers_where_there_are_many() -> None:
+    zone = ZoneInfo("America/New_York")
+    monday = monday_of(date(2013, 3, 10))
+    good = looks.of_fire("fired", ProcessState.SUCCESS)
+
+    def at(*moment: int) -> Fire:
+        return Fire(at=datetime(*moment, tzinfo=zone), look=good, run=None)  # type: ignore[arg-type]
+
+    fires = [at(2013, 3, 3, 23), at(2013, 3, 4, 23, 30), at(2013, 3, 10, 3), at(2013, 3, 11)]
+    days = days_of(fires, monday, zone)
+    assert (monday, len(days)) == (date(2013, 3, 4), 7)
+    assert [[mark.time for mark in day.marks] for day in days] == [
+        ["23:30"], [], [], [], [], [], ["03:00"],
+    ]  # fmt: skip
+    many = days_of([at(2013, 3, 5, hour) for hour in range(24)], monday, zone)[1]
+    assert (many.marks, many.counts) == ((), ((good, 24),))
+    some = days_of([at(2013, 3, 5, hour) for hour in range(5)], monday, zone)[1]
+    assert [mark.is_told for mark in some.marks] == [False] * 5
 
 
 def test_every_state_has_a_look_and_no_two_words_look_alike() -> None:

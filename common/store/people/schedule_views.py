@@ -184,6 +184,20 @@ def fires(
     return [_fire(row) for row in db.execute(statement)]
 
 
+def fires_between(
+    db: Connection, schedule_id: int, *, first: datetime, last: datetime, limit: int
+) -> list[FireView]:
+    """List the first fires of a schedule from `first` to before `last`, by time."""
+    statement = (
+        _FIRES.where(schedule_fire.c.schedule_id == schedule_id)
+        .where(schedule_fire.c.fire_time >= first)
+        .where(schedule_fire.c.fire_time < last)
+        .order_by(schedule_fire.c.fire_time, schedule_fire.c.id)
+        .limit(limit)
+    )
+    return [_fire(row) for row in db.execute(statement)]
+
+
 def _stands_behind(fire_id: int) -> ColumnElement[bool]:
     """Build the condition of a page: the rest of the list, from the fire with this id on."""
     last = schedule_fire.alias("last")
