@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -251,3 +252,44 @@ def test_spouts_stand_still_while_they_are_paused(stage: Stage) -> None:
     assert sum(map(len, stage.received("seen").values())) == sum(
         len(line.split()) for (line,) in TEXT
     )
+
+
+class Longest(StatefulBolt):
+    """Keeps the most frequent word of each length."""
+
+    outputs = ("length long", "word", "count long")
+
+    def initial(self) -> tuple[str, int]:
+        return "", 0
+
+    def process(self, record: Record, state: tuple[str, int], emit: Emit) -> tuple[str, int]:
+        found = max((record["count"], record["word"]), (state[1], state[0]))
+        emit(record["length"], found[1], found[0])
+        return found[1], found[0]
+
+
+class Sized(Count):
+    outputs = ("word", "length long", "count long")
+
+    def process(self, record: Record, state: int, emit: Emit) -> int:
+        emit(record["word"], len(record["word"] or ""), state + 1)
+        return state + 1
+
+
+def test_a_stateful_bolt_stands_behind_another_and_none_is_a_key(stage: Stage) -> None:
+    words = [(word,) for line in TEXT for word in line[0].split()] + [(None,), (None,)]
+    builder = TopologyBuilder("chain", config={"topology.max.spout.pending": 20})
+    builder.set_spout("words", ListSpout(words, ("word",), partitions=2), tasks=2)
+    builder.set_bolt("sized", Sized(), tasks=2).fields_grouping("words", "word")
+    builder.set_bolt("longest", Longest(), tasks=2).fields_grouping("sized", "length")
+    builder.set_bolt("seen", stage.witness("seen")).global_grouping("longest")
+    stage.run(builder.create_topology())
+    best: dict[int, tuple[int, str]] = {}
+    for length, word, count in stage.received("seen")[0]:
+        best[length] = max(best.get(length, (0, "")), (count, word or ""))
+    total = Counter(word for (word,) in words)
+    expected: dict[int, tuple[int, str]] = {}
+    for word, count in total.items():
+        length = len(word or "")
+        expected[length] = max(expected.get(length, (0, "")), (count, word or ""))
+    assert best == expected
