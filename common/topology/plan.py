@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from common.dag import Dag, select
 from common.model.states import TaskDependType
 from common.topology.checking import graph_of
-from common.topology.components import Spout, StatefulBolt, Stream, streams_of
+from common.topology.components import DEFAULT, Spout, StatefulBolt, Stream, streams_of
 from common.topology.declaration import Input, Part, Topology
+from common.topology.groupings import Everyone
 from common.topology.types import TYPES
 
 
@@ -60,6 +61,13 @@ class Query:
             edge
             for edge in self.edges
             if edge.taken.component == component and edge.taken.stream == stream
+        )
+
+    def copies_of(self, component: str) -> int:
+        """Return how often a record of the default stream is sent; by a chooser, once is taken."""
+        return sum(
+            edge.tasks if isinstance(edge.taken.grouping, Everyone) else 1
+            for edge in self.edges_from(component, DEFAULT)
         )
 
     def edges_to(self, component: str) -> tuple[Edge, ...]:

@@ -53,6 +53,16 @@ def test_a_bolt_stands_behind_all_that_it_takes() -> None:
     assert query.levels == ({"a": 0}, {"b": 0}, {"c": 0})
 
 
+def test_a_record_is_sent_to_each_that_takes_it_and_to_all_tasks_of_some() -> None:
+    builder = TopologyBuilder("copies")
+    builder.set_spout("s", Lines())
+    builder.set_bolt("a", Forward(), tasks=3).shuffle_grouping("s")
+    builder.set_bolt("b", Forward(), tasks=4).all_grouping("s")
+    (query,) = queries_of(builder.create_topology())
+    assert query.copies_of("s") == 5
+    assert query.copies_of("a") == 0
+
+
 def test_slots_are_shared_by_type() -> None:
     _, stateful = queries_of(branches())
     assert stateful.slots == ("bigint_0", "string_0")

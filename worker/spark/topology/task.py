@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from common.errors import SchedulerError
 from common.model.failures import FailureReason
 from common.model.topologies import ComponentError, Report, Wanted
 from common.topology.checking import InvalidTopologyError, checked
-from common.topology.components import Spout
+from common.topology.components import DEFAULT, Spout
 from common.topology.config import FAILURES, TIMEOUT, setting
 from common.topology.declaration import Topology
 from common.topology.succession import heritage, obstacles
@@ -36,7 +36,7 @@ from common.topology_loading import loaded
 from orcaflow import topology_orders
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming.documents import replace as replace_file
-from worker.spark.topology.figures import ACKED, EMITTED, ERROR, FAILED, Tally
+from worker.spark.topology.figures import ACKED, EMITTED, ERROR, FAILED, TRANSFERRED, Tally
 from worker.spark.topology.life import Standing, Step, next_step, switched_off
 from worker.spark.topology.queries import TopologyQueries
 
@@ -393,11 +393,12 @@ class TopologyTask:
         if failure is not None:
             self._failed(*failure)
             return
-        acked: dict[tuple[str, str, str], int] = {}
+        acked: Tally = Counter()
         for each in queries.running:
             for spout, count in each.acked().items():
-                for what in (EMITTED, ACKED):
-                    acked[what, spout, "default"] = acked.get((what, spout, "default"), 0) + count
+                acked[EMITTED, spout, DEFAULT] += count
+                acked[ACKED, spout, DEFAULT] += count
+                acked[TRANSFERRED, spout, DEFAULT] += count * each.query.copies_of(spout)
         if any(acked.values()):
             self._windows.add(acked, time.time())
             if not self._refused_version:
