@@ -138,6 +138,14 @@ def month(cluster: PrivateCluster) -> int:
         list(edges),
         definition,
     )
+    schedule = cluster.told("schedule", "create", "flights", "--cron", "0 0 2 * * ? *", "--online")
+    cluster.rows(
+        "INSERT INTO t_ds_schedule_fire (schedule_id, process_definition_id, fire_time, outcome,"
+        " process_instance_id) SELECT %s, process_definition_id, schedule_time + interval '2 h',"
+        " 'fired', id FROM t_ds_process_instance WHERE process_definition_id = %s",
+        schedule["id"],
+        definition,
+    )
     return cluster.begin(definition)
 
 
@@ -163,6 +171,7 @@ def test_pictures_show_what_they_are_for(
         ("overview", "/", "figures"),
         ("run", f"/runs/{month}?task=join", "clean_weather"),
         ("grid", f"/definitions/{definition}", "worst_routes"),
+        ("calendar", "/schedules/calendar", "flights"),
     ):
         ada.resize(PICTURE)
         ada.open(place)
@@ -242,6 +251,7 @@ def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
     # Nothing is loaded again by hand.
     ada.sees("[data-part=state]", "success")
     assert cluster.state_of(failed) == ProcessState.SUCCESS
+    ada.sees('[data-part="facts"]', "3 success")
     looks = ada.page.eval_on_selector_all(".node title", "all => all.map(each => each.textContent)")
     assert looks == ["land: success", "clean: success", "report: success"]
 

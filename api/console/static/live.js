@@ -22,13 +22,13 @@ function follow(shown) {
   let loaded = 0;
   let slow = Date.now();
 
-  /** Asks for what has changed: soon, but not too often, and not for a page that nobody sees. */
-  function refresh() {
+  /** Asks for what has changed: soon, but not too often, and not for a page that nobody sees. @param {number} soon */
+  function refresh(soon = SOON_MS) {
     if (loading || document.hidden) again = true;
-    else if (!timer) timer = window.setTimeout(load, Math.max(SOON_MS, loaded + AGAIN_MS - Date.now()));
+    else if (!timer) timer = window.setTimeout(load, Math.max(soon, loaded + AGAIN_MS - Date.now()));
   }
 
-  document.addEventListener("visibilitychange", settle);
+  document.addEventListener("visibilitychange", () => settle());
 
   function settle() {
     if (loading || document.hidden || !again) return;
@@ -63,7 +63,7 @@ function follow(shown) {
       else if (answer.ok) put(parts, await answer.json());
       else throw new Error(`${answer.status}`);
     } catch {
-      window.setTimeout(refresh, AWAY_MS);
+      window.setTimeout(() => refresh(), AWAY_MS);
     } finally {
       loading = false;
       loaded = Date.now();
@@ -125,7 +125,8 @@ function follow(shown) {
       if (!all && !runs.has(run.id)) return;
       showRun(run);
     }
-    refresh();
+    // What happened between the making of the page and its first event is told by no other.
+    refresh(kind === "open" || kind === "snapshot" ? 0 : SOON_MS);
   }
 
   if (typeof SharedWorker === "undefined") listen(topics, heard);
