@@ -11,6 +11,7 @@ Records on their way between components are rows of one shape for all of a query
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,9 @@ class Program:
 def _loaded(pickled: bytes) -> Program:
     found = pickle.loads(pickled)  # noqa: S301  # Of our own making.
     assert isinstance(found, Program)
+    # Spark's processes for Python collect garbage behind each task, and look through all that was
+    # ever imported, which takes longer than a batch of few records. It is no garbage.
+    gc.freeze()
     return found
 
 
