@@ -1,4 +1,4 @@
-"""The spouts of Orcaflow's own: lists, rates, files.
+"""The spouts of Orcaflow's own: lists, rates, files, topics of Kafka.
 
 A spout can be read again by places, so what it holds has to stay: lines are appended to files and
 never changed. Standard library only, but for what a spout reads.
@@ -6,11 +6,22 @@ never changed. Standard library only, but for what a spout reads.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from common.kafka_topic import BrokerAwayError, StreamAwayError, Topic
+from common.model.streams.consumer import (
+    OWN_VARIABLES,
+    ConsumerPropertyError,
+    librdkafka_properties,
+    read_secret,
+)
+from common.model.streams.spec import EnvironmentSecret
 from common.topology.components import Outputs, Spout
 
 if TYPE_CHECKING:
@@ -18,6 +29,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 20
+_PARTITIONS_SECONDS: Final = 10.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ANEW: Final = "kill the topology and submit it anew, to go on with the records that there are"
 
 
 class ListSpout(Spout):
@@ -166,6 +180,133 @@ class FileSpout(Spout):
                 at += len(block)
         self._known[name] = (lines, place)
         return lines
+
+
+class KafkaSpout(Spout):
+    """Emits the records of a topic of Kafka; places are its offsets, by the numbers of partitions.
+
+    Keys and values are UTF-8, other bytes become U+FFFD; with `binary` they are bytes. `at` is the
+    time that the broker has for a record. Nothing is committed at the broker.
+
+    A new topology begins at the first records that there are, or, with `start="latest"`, behind the
+    last; partitions that the topic gets later are read from their first record. Records of open and
+    aborted transactions are none. A broker that is away is a trouble: the topology stands still
+    meanwhile. An offset that retention has removed before it was read fails the batch.
+
+    `properties` are those of a consumer (`isolation.level`, `sasl.…`, `ssl.…`). A secret is given
+    as `{"type": "environment", "variable": NAME}`: a variable that the task has by its environment.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        servers: str,
+        *,
+        start: Literal["earliest", "latest"] = "earliest",
+        properties: Mapping[str, str | Mapping[str, str]] | None = None,
+        binary: bool = False,
+    ) -> None:
+        if start not in ("earliest", "latest"):
+            raise ValueError(f"start must be 'earliest' or 'latest', not {start!r:.50}")
+        self.outputs = (  # type: ignore[misc]  # Each object has its own.
+            *(("key binary", "value binary") if binary else ("key", "value")),
+            *("partition long", "offset long", "at timestamp"),
+        )
+        self._name = topic
+        self._start = start
+        self._binary = binary
+        self._properties = {
+            name: _property(name, value)
+            for name, value in {**(properties or {}), "bootstrap.servers": servers}.items()
+        }
+        self._opened: Topic | None = None
+        self._partitions: list[int] = []
+        self._looked = float("-inf")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "_partitions": [], "_looked": float("-inf")}
+
+    def begins(self) -> Mapping[str, int]:
+        with self._topic() as topic:
+            partitions = topic.partitions()
+            is_latest = self._start == "latest"
+            return _by_name(topic.last(partitions) if is_latest else topic.first(partitions))
+
+    def later(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        with self._topic() as topic:
+            return _by_name(topic.first([int(each) for each in partitions]))
+
+    def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:
+        with self._topic() as topic:
+            now = time.monotonic()
+            if now >= self._looked + _PARTITIONS_SECONDS:
+                self._partitions = topic.partitions()
+                self._looked = now
+            if not self._partitions:
+                self._looked = float("-inf")
+                raise StreamAwayError(f"the topic {self._name} does not exist")
+            found = _by_name(topic.last(self._partitions))
+        for partition, end in found.items():
+            if end < begun.get(partition, 0):
+                # After a loss at the broker it may come to it again, with other records.
+                raise OSError(
+                    f"partition {partition} of {self._name} ends at {end}, and was read up to"
+                    f" {begun[partition]}: if the topic was made anew, {_ANEW}"
+                )
+        return found
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[tuple[Any, ...]]:
+        number, as_given = int(partition), _as_bytes if self._binary else _as_text
+        with self._topic() as topic:
+            for messages in topic.records(number, start, end):
+                for each in messages:
+                    kind, stamp = each.timestamp()
+                    at = _EPOCH + timedelta(milliseconds=stamp) if kind else None
+                    yield as_given(each.key()), as_given(each.value()), number, each.offset(), at
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    @contextmanager
+    def _topic(self) -> Iterator[Topic]:
+        """Enter with the topic; a broker that is away meanwhile is an `OSError`."""
+        if self._opened is None:
+            properties = librdkafka_properties(
+                self._properties,
+                os.environ,
+                key="properties",
+                owner="this task does not have: name an environment that has it",
+            )
+            self._opened = Topic(self._name, properties, key="properties", cure=_ANEW)
+        try:
+            yield self._opened
+        except BrokerAwayError as error:
+            raise ConnectionError(str(error)) from error
+
+
+def _property(name: str, value: object) -> str | EnvironmentSecret:
+    """Return a property of a consumer; the error does not show it."""
+    found = read_secret(value) if isinstance(value, Mapping) else value
+    if not isinstance(found, str | EnvironmentSecret):
+        raise ConsumerPropertyError(
+            f'properties.{name} must be a text, or {{"type": "environment", "variable": NAME}} with'
+            f" a NAME that does not begin with {' or '.join(OWN_VARIABLES)}"
+        )
+    return found
+
+
+def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(each): offset for each, offset in offsets.items()}
+
+
+def _as_bytes(value: bytes | None) -> bytes | None:
+    return value
+
+
+def _as_text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
 
 
 def _in_utf_8(path: PurePath) -> str:

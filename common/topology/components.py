@@ -108,7 +108,14 @@ class Spout(Component):
     """
 
     def begins(self) -> Mapping[str, int]:
-        """Return where the partitions of a new topology begin; those of later ones begin at 0."""
+        """Return where the partitions of a new topology begin; one that is missing begins at 0.
+
+        It may be asked repeatedly, until something is found.
+        """
+        return {}
+
+    def later(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        """Return where partitions begin that are found later; one that is missing begins at 0."""
         return {}
 
     def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:

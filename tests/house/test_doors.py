@@ -23,8 +23,8 @@ DOORS = {
         "api/oidc/provider.py",
     ),
     "confluent_kafka": (
+        "common/kafka_topic.py",
         "master/loops/kafka_offsets.py",
-        "worker/spark/streaming/kafka_source.py",
     ),
     "joserfc": ("api/oidc/id_token.py",),
     "httpcore": ("worker/runners/http.py",),

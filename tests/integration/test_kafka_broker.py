@@ -13,6 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from common import kafka_topic
+from common.kafka_topic import OffsetExpiredError, StreamAwayError, last_records
 from common.model.streams.bounded import read_bound
 from common.model.streams.consumer import librdkafka_properties
 from common.model.streams.reading import read_spec
@@ -20,6 +22,8 @@ from common.model.streams.spec import IoConfig, SupervisorSpec
 from master.loops import kafka_offsets
 from master.loops.kafka_offsets import ask_kafka
 from master.loops.streams import StreamUnreachableError
+from orcaflow import spouts
+from orcaflow.spouts import KafkaSpout
 from tests.integration.spark_host import until
 from tests.kafka.broker import PASSWORD, USER, Kafka, a_kafka
 from tests.unit.stream_specs import SMALL
@@ -27,12 +31,7 @@ from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming import kafka_source
 from worker.spark.streaming.bounded import resolved
 from worker.spark.streaming.documents import read_place
-from worker.spark.streaming.kafka_source import (
-    KafkaReader,
-    OffsetExpiredError,
-    StreamAwayError,
-    last_records,
-)
+from worker.spark.streaming.kafka_source import KafkaReader
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +60,7 @@ def an_io(servers: str, topic: str, **consumer: str) -> IoConfig:
 
 def impatient(patch: pytest.MonkeyPatch) -> None:
     """Have brokers that can't be reached count as away after a second."""
-    patch.setattr(kafka_source, "_LOOK_SECONDS", 1.0)
+    patch.setattr(kafka_topic, "_LOOK_SECONDS", 1.0)
     patch.setattr(kafka_offsets, "_TIMEOUT_SECONDS", 1.0)
 
 
@@ -226,6 +225,40 @@ def test_offsets_that_retention_has_removed_are_an_error_and_the_rest_is_read(
     assert [row[0] for row in reset.rows(reset.begin, reset.latest())] == [*range(100, 150)]
 
 
+def test_a_spout_reads_what_there_is_over_gaps_and_in_partitions_that_are_added(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create("spouted", retention_ms="3600000")
+    kafka.produce("spouted", [b"old"] * 100, timestamp=LONG_AGO)
+    spout = KafkaSpout("spouted", kafka.servers)
+    late = KafkaSpout("spouted", kafka.servers, start="latest")
+    until(lambda: spout.begins() == {"0": 100})
+    assert late.begins() == {"0": 100}
+    producer = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "spouted"})
+    producer.init_transactions(60)
+    for outcome in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("spouted", b"new", partition=0)
+        assert producer.flush(60) == 0
+        outcome(60)
+    kafka.produce("spouted", [b"last"])
+    # The ends of the transactions are at 101 and 103, and what was aborted at 102.
+    assert spout.ends({"0": 100}) == {"0": 105}
+    read = [(offset, value) for _, value, _, offset, _ in spout.read("0", 100, 105)]
+    assert read == [(100, "new"), (104, "last")]
+    assert list(spout.read("0", 101, 104)) == []
+    with pytest.raises(OffsetExpiredError, match="offset 10 of partition 0 of spouted"):
+        list(spout.read("0", 10, 105))
+    monkeypatch.setattr(spouts, "_PARTITIONS_SECONDS", 0.0)
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions("spouted", 2)])["spouted"].result()
+    until(lambda: spout.ends({"0": 105}).keys() == {"0", "1"})
+    kafka.produce("spouted", [b"old"] * 10, partition=1, timestamp=LONG_AGO)
+    until(lambda: spout.later(["1"]) == {"1": 10})
+    for each in (spout, late):
+        each.close()
+
+
 def test_who_reads_needs_the_password_and_the_certificate(
     kafka: Kafka, readings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +300,7 @@ def test_records_are_read_once_though_the_broker_is_killed_meanwhile(
     kafka.create("killed")
     kafka.produce("killed", values)
     # No more than a part may be on its way before the kill.
-    monkeypatch.setattr(kafka_source, "_AT_ONCE", 100)
+    monkeypatch.setattr(kafka_topic, "_AT_ONCE", 100)
     io = an_io(
         kafka.servers,
         "killed",

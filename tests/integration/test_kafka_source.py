@@ -17,6 +17,8 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from sqlalchemy import Engine
 
+from common import kafka_topic
+from common.kafka_topic import OffsetExpiredError, StreamAwayError
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
@@ -33,12 +35,7 @@ from worker.spark.session.job import Job
 from worker.spark.streaming import bounded, kafka_source, standby, task
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
-from worker.spark.streaming.kafka_source import (
-    KafkaReader,
-    KafkaSource,
-    OffsetExpiredError,
-    StreamAwayError,
-)
+from worker.spark.streaming.kafka_source import KafkaReader, KafkaSource
 from worker.spark.streaming.standby import warm_up
 
 if TYPE_CHECKING:
@@ -149,7 +146,7 @@ def test_a_broker_that_does_not_answer_is_a_trouble_and_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "consumer.json").write_text('{"bootstrap.servers": "127.0.0.1:1"}')
-    monkeypatch.setattr(kafka_source, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(kafka_topic, "_LOOK_SECONDS", 0.1)
     reader = KafkaReader(options(folder, {0: 3}))
     assert reader.latestOffset({"0": 3}, ReadAllAvailable()) == {"0": 3}
     reader.stop()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from common.model.streams.consumer import ConsumerPropertyError
 from common.topology.components import Spout
-from orcaflow.spouts import FileSpout, ListSpout, RateSpout
+from orcaflow.spouts import FileSpout, KafkaSpout, ListSpout, RateSpout
 
 
 @pytest.fixture
@@ -30,8 +31,16 @@ def read_all(spout: Spout, begun: Mapping[str, int]) -> dict[str, list[Any]]:
     found = {}
     for partition, end in spout.ends(begun).items():
         piece = partition, begun.get(partition, 0), end
-        found[partition] = [values[0] for values in spout.read(*piece)]
-        assert [values[0] for values in spout.read(*piece)] == found[partition]
+        found[partition] = firsts(spout.read(*piece))
+        assert firsts(spout.read(*piece)) == found[partition]
+    return found
+
+
+def firsts(read: Iterable[Any]) -> list[Any]:
+    """Return the values of the first field, of records and of whole tables."""
+    found: list[Any] = []
+    for each in read:
+        found += [each[0]] if isinstance(each, tuple) else each.column(0).to_pylist()
     return found
 
 
@@ -164,3 +173,24 @@ def test_what_is_no_folder_or_has_no_name_in_utf_8_is_a_trouble(folder: Path) ->
     append(Path(os.fsdecode(os.fsencode(folder) + b"/\xff")), b"1\n")
     with pytest.raises(OSError, match="rename it"):
         FileSpout(str(folder)).ends({})
+
+
+def test_a_property_that_is_no_text_is_refused_and_not_shown() -> None:
+    refused: tuple[Any, ...] = (
+        {"type": "environment", "variable": "ORCAFLOW_DATABASE_PASSWORD"},
+        {"type": "environment", "password": "hunter2"},
+        7,
+    )
+    for value in refused:
+        with pytest.raises(ConsumerPropertyError, match=r"properties\.sasl\.password must") as told:
+            KafkaSpout("t", "broker:9092", properties={"sasl.password": value})
+        assert "hunter2" not in str(told.value)
+    with pytest.raises(ValueError, match="start must be"):
+        KafkaSpout("t", "broker:9092", start="now")  # type: ignore[arg-type]
+
+
+def test_a_variable_that_the_task_lacks_is_named() -> None:
+    secret = {"type": "environment", "variable": "NOBODY_HAS_SET_THIS"}
+    spout = KafkaSpout("t", "broker:9092", properties={"sasl.password": secret})
+    with pytest.raises(ConsumerPropertyError, match=r"NOBODY_HAS_SET_THIS, which this task"):
+        spout.ends({})

@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from common.errors import InvalidSpecError
+from common.model.streams.consumer import OWN_VARIABLES, read_secret
 from common.model.streams.fields import Fields, Findings
 from common.model.streams.formats import read_format, read_parse_spec
 from common.model.streams.schema import partitions_of, read_schema
@@ -236,12 +237,12 @@ def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
         elif isinstance(value, str | int | float):
             found[key] = str(value)
         elif isinstance(value, Mapping):
-            secret = _secret(value)
+            secret = read_secret(value)
             if secret is None:
                 fields.wrong(
                     f"consumerProperties.{key}",
                     'must be a text, or {"type": "environment", "variable": NAME} with a NAME that'
-                    f" does not begin with {' or '.join(_OWN_VARIABLES)}",
+                    f" does not begin with {' or '.join(OWN_VARIABLES)}",
                 )
             else:
                 found[key] = secret
@@ -251,23 +252,6 @@ def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
     if not (isinstance(servers, EnvironmentSecret) or (servers and servers.strip())):
         fields.wrong("consumerProperties", f"must hold {SERVERS}, as in broker:9092")
     return found
-
-
-_OWN_VARIABLES: Final = ("ORCAFLOW_", "PG")
-"""Of daemons: the database's password may stand in them."""
-
-
-def _secret(value: Mapping[str, Any]) -> str | EnvironmentSecret | None:
-    """Read Druid's providers of passwords; the mistake must not show what is in them."""
-    match value:
-        case {"type": "default", "password": str(password), **rest} if not rest:
-            return password
-        case {"type": "environment", "variable": str(variable), **rest} if variable and not rest:
-            # Whoever may submit names the brokers that are told the value.
-            is_own = variable.upper().startswith(_OWN_VARIABLES)
-            return None if is_own else EnvironmentSecret(variable=variable)
-        case _:
-            return None
 
 
 def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:

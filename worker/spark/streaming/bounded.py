@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from common.errors import SchedulerError
+from common.kafka_topic import Topic
 from common.model.failures import FailureReason
 from common.model.intervals import Interval
 from common.model.locks import BATCH_PRIORITY
@@ -20,7 +21,6 @@ from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport
 from orcaflow import datasets
 from worker.spark.diagnosis.failures import WorkFailedError
-from worker.spark.streaming.kafka_source import Topic
 from worker.spark.streaming.task import FOLDER, StreamTask, failure_of
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from common.kafka_topic import last_records
 from common.model.streams.consumer import librdkafka_properties
 from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import OrderKind, Orders, TaskReport, TaskStatus
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
-from worker.spark.streaming.kafka_source import last_records
 from worker.spark.streaming.query import start_query
 from worker.spark.streaming.rows import Accepted
 

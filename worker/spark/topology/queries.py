@@ -53,11 +53,11 @@ class UnfinishedBatchError(SchedulerError):
 
 @dataclass(slots=True)
 class RunningQuery:
-    """One query that runs. `places`: the sum of the places of each spout behind the last batch."""
+    """One query that runs. `places`: those of each spout behind the last batch."""
 
     query: Query
     handle: StreamingQuery
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -70,10 +70,11 @@ class RunningQuery:
             return {}
         found = {}
         for spout, source in zip(self.query.spouts, progress["sources"], strict=True):
-            start, end = (_sum_of(source[each]) for each in ("startOffset", "endOffset"))
-            before = self.places.get(spout, start)
+            start, end = (_places(source[each]) for each in ("startOffset", "endOffset"))
+            # A partition that was found since begins where that batch says.
+            before = {**end, **start, **self.places.get(spout, {})}
             self.places[spout] = end
-            found[spout] = end - before
+            found[spout] = sum(at - before[each] for each, at in end.items())
         return found
 
 
@@ -218,6 +219,6 @@ def _last_batch(log: Path) -> int:
     return max(found, default=-1)
 
 
-def _sum_of(places: str | None) -> int:
-    found = None if not places else json.loads(places)
-    return 0 if found is None else sum(found.values())
+def _places(offset: str | None) -> dict[str, int]:
+    found: dict[str, int] | None = None if not offset else json.loads(offset)
+    return found or {}

@@ -115,19 +115,23 @@ class SpoutReader(DataSourceStreamReader):
         self._at_once = int(given["at_once"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return dict(sorted(self._spout().begins().items()))
+        try:
+            return self._firsts({}, self._spout().ends({}))
+        except OSError:
+            return {}  # It is asked again by each look, which tells of the trouble.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()  # A spout has a limit of its own.
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         program = _program(self._file)
-        trouble, found = "", dict[str, int]()
+        trouble, found, firsts = "", dict[str, int](), dict[str, int]()
         try:
             found = dict(self._spout().ends(start))
+            firsts = self._firsts(start, found)
         except OSError as error:
             # A folder, a broker, a database that is away may come back.
-            trouble = f"{type(error).__name__}: {error!s:.300}"
+            trouble, found = f"{type(error).__name__}: {error!s:.300}", {}
         place = Place(begun=start, ends=found, trouble=trouble)
         replace(
             _place_file(Path(self._scratch), program.query.name, self._name),
@@ -135,14 +139,13 @@ class SpoutReader(DataSourceStreamReader):
         )
         if (Path(self._scratch) / PAUSE).exists():
             return start
-        begin = {**dict.fromkeys(found, 0), **start}
-        ceiling = {each: max(at, found.get(each, at)) for each, at in begin.items()}
+        ceiling = {each: max(at, found.get(each, at)) for each, at in start.items()}
         configs = (program.part(self._name).config, program.topology.config)
-        taken = limited(begin, ceiling, int(setting(PENDING, *configs)))
-        return {each: taken[each] for each in sorted(taken)}
+        taken = limited(start, ceiling, int(setting(PENDING, *configs)))
+        return dict(sorted({**firsts, **taken}.items()))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        begin = {each: start.get(each, 0) for each in end}
+        begin = {each: start.get(each, at) for each, at in end.items()}
         return [
             _Piece(each.partition, each.start, each.end)
             for each in pieces(begin, end, self._at_once, _LEAST_RECORDS)
@@ -164,6 +167,18 @@ class SpoutReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         self._spout().close()
+
+    def _firsts(self, begun: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """Return where the partitions begin that have no place yet.
+
+        The batch that finds a partition takes nothing of it: only so its first place is in Spark's
+        log, wherever that is.
+        """
+        new = sorted(ends.keys() - begun.keys())
+        if not new:
+            return {}
+        found = self._spout().later(new) if begun else self._spout().begins()
+        return {each: found.get(each, 0) for each in new}
 
     def _spout(self) -> Spout:
         found = _program(self._file).part(self._name).component

@@ -1,0 +1,247 @@
+"""A topic of Kafka, read by confluent-kafka: partitions, offsets, and records by exact offsets.
+
+For the source of supervisors' tasks and for spouts. It commits nothing at the broker, and forms no
+group. Errors quote no property, for its value may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from common.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Self
+
+    from confluent_kafka import Consumer, KafkaError, Message
+
+_AT_ONCE: Final = 10_000
+_POLL_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 300.0
+_PROMPT: Final[Mapping[str, int]] = {
+    # What a piece has is there already: a fetch that waits for more keeps the next piece waiting,
+    # since a broker's connection has one at a time.
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,
+}
+"""Properties that those given may change."""
+_OURS: Final[Mapping[str, str | bool]] = {
+    # No group is formed: partitions are assigned, and offsets live with what is published.
+    "group.id": "orcaflow",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    # An offset that is gone is an error; only people may skip records.
+    "auto.offset.reset": "error",
+}
+_PROPERTY: Final = re.compile(r'property:? "([\w.-]+)"')
+_NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
+_LASTING: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION"})
+_RESET: Final = "reset the supervisor to skip what is lost"
+
+_Answer = TypeVar("_Answer")
+
+
+class StreamAwayError(SchedulerError):
+    """Records that were there can't be read."""
+
+
+class BrokerAwayError(StreamAwayError):
+    """A broker does not answer just now."""
+
+
+class OffsetExpiredError(SchedulerError):
+    """The stream has lost records before they were read."""
+
+
+class Topic:
+    """A topic as it is now. Its client connects when it is first asked.
+
+    `BrokerAwayError` if a broker does not answer, `StreamAwayError` for what will not pass by
+    itself: a topic that does not exist, a log-in that is refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        properties: Mapping[str, str],
+        *,
+        key: str = "consumerProperties",
+        cure: str = _RESET,
+    ) -> None:
+        """`key` is the name of the properties for errors, `cure` that of an offset that is gone."""
+        self._name = name
+        self._cure = cure
+        self._refusals: list[KafkaError] = []
+        self._consumer = _made_consumer(properties, key, hear=self._refusals.append)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._consumer.close()
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of its partitions; none if it does not exist."""
+
+        def ask() -> list[int]:
+            topics = self._consumer.list_topics(self._name, timeout=_LOOK_SECONDS).topics
+            return sorted(topics[self._name].partitions) if self._name in topics else []
+
+        return self._asked(ask)
+
+    def first(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offsets of the first records that are still there."""
+        from confluent_kafka import OFFSET_BEGINNING
+
+        return self._offsets(partitions, OFFSET_BEGINNING)
+
+    def last(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offsets behind all that may be read, outside open transactions."""
+        from confluent_kafka import OFFSET_END
+
+        return self._offsets(partitions, OFFSET_END)
+
+    def at(self, partitions: Sequence[int], moment: datetime) -> dict[int, int]:
+        """Return the offsets of the first records that are not before a time, where there are."""
+        return self._offsets(partitions, int(moment.timestamp() * 1000))
+
+    def records(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+        """Yield the records from `start` up to but not including `end`, many at a time.
+
+        Both may lie in a gap that a transaction has left. One piece is read at a time. A broker
+        that is away is waited for, for five minutes.
+        """
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self._name, partition, start)])
+        try:
+            yield from self._until(partition, start, end)
+        finally:
+            self._consumer.unassign()
+
+    def _until(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+        position = start
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while position < end:
+            before = position
+            # A client that is asked for more than there is waits until its time is over.
+            consumed = self._consumer.consume(min(_AT_ONCE, end - position), timeout=_POLL_SECONDS)
+            messages, position = self._taken(consumed, partition, position, end)
+            if messages:
+                yield messages
+            refusal = self._refusal()
+            if position > before:
+                deadline = time.monotonic() + _PATIENCE_SECONDS
+            elif refusal is not None:
+                raise self._error(refusal)
+            elif time.monotonic() > deadline:
+                raise StreamAwayError(
+                    f"partition {partition} of {self._name} gave no record from offset"
+                    f" {position} on for {_PATIENCE_SECONDS:g} s, though it goes to {end}"
+                )
+
+    def _taken(
+        self, consumed: Sequence[Message], partition: int, position: int, end: int
+    ) -> tuple[list[Message], int]:
+        """Return the records of a piece, and the offset up to which all is known now."""
+        found: list[Message] = []
+        for message in consumed:
+            error, offset = message.error(), message.offset()
+            if error is None:
+                if offset is None or offset >= end:
+                    return found, end
+                found.append(message)
+                position = offset + 1
+            elif error.name() == "_PARTITION_EOF":
+                position = max(position, offset or 0)
+            elif error.name() == "_AUTO_OFFSET_RESET":
+                raise OffsetExpiredError(
+                    f"offset {position} of partition {partition} of {self._name} is not in"
+                    f" the stream any more; {self._cure}"
+                )
+            else:
+                told = self._error(error)
+                if not isinstance(told, BrokerAwayError):
+                    raise told
+        return found, position
+
+    def _offsets(self, partitions: Sequence[int], which: int) -> dict[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        def ask() -> dict[int, int]:
+            asked = [TopicPartition(self._name, each, which) for each in partitions]
+            answers = self._consumer.offsets_for_times(asked, timeout=_LOOK_SECONDS)
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+            return {each.partition: each.offset for each in answers if each.offset >= 0}
+
+        return self._asked(ask) if partitions else {}
+
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+        from confluent_kafka import KafkaException
+
+        try:
+            return ask()
+        except KafkaException as error:
+            # Who is refused is told that time is over.
+            if not self._consumer.assignment():
+                self._consumer.poll(0)  # Only to hear; a record would be lost.
+            raise self._error(self._refusal() or error.args[0]) from error
+
+    def _refusal(self) -> KafkaError | None:
+        """Return a refusal that was heard on the way to a connection, which no call returns."""
+        lasting = [each for each in self._refusals if each.name() in _LASTING]
+        self._refusals.clear()
+        return lasting[0] if lasting else None
+
+    def _error(self, error: KafkaError) -> StreamAwayError:
+        if error.name() in _NO_TOPIC:
+            return StreamAwayError(f"the topic {self._name} does not exist")
+        lasts = error.fatal() or error.name() in _LASTING
+        kind = StreamAwayError if lasts else BrokerAwayError
+        return kind(f"the topic {self._name} can't be read: {error.str()}")
+
+
+def _made_consumer(
+    properties: Mapping[str, str], key: str, *, hear: Callable[[KafkaError], None]
+) -> Consumer:
+    """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one.
+
+    `hear` is told of errors that belong to no call, whenever the consumer is polled.
+    """
+    from confluent_kafka import Consumer as Made
+    from confluent_kafka import KafkaException
+
+    try:
+        return Made({**_PROMPT, **properties, **_OURS, "error_cb": hear})
+    except KafkaException as error:
+        # The client may quote the value, which may be a secret.
+        refused = _PROPERTY.search(error.args[0].str())
+        named = "" if refused is None else f".{refused[1]}"
+        raise StreamAwayError(f"{key}{named} can't be used by the client of Kafka") from None
+
+
+def last_records(
+    name: str, properties: Mapping[str, str], most: int, *, partitions: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return starts and ends of the last records, so many each, of the first few partitions.
+
+    `StreamAwayError` if the broker does not answer, or there is no such topic.
+    """
+    with Topic(name, properties) as topic:
+        few = topic.partitions()[:partitions]
+        if not few:
+            raise StreamAwayError(f"the topic {name} does not exist")
+        first, last = topic.first(few), topic.last(few)
+    return {each: max(first[each], last[each] - most) for each in few}, last

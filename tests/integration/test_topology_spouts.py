@@ -1,0 +1,194 @@
+"""Spouts as sources of Spark: places, troubles, and what is told of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from common.topology.components import Bolt, Emit, Record, Spout
+from common.topology.declaration import Topology, TopologyBuilder
+from orcaflow.spouts import FileSpout, KafkaSpout
+from tests.integration.topology_stage import Stage, topology_session
+from tests.mock_kafka import Broker, a_broker
+from worker.spark.topology.queries import TopologyQueries
+from worker.spark.topology.spout_source import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPOUT_SECRET", "hunter2")
+        with topology_session(tmp_path_factory.mktemp("warehouse")) as made:
+            yield made
+
+
+@pytest.fixture
+def stage(spark: SparkSession, tmp_path: Path) -> Stage:
+    return Stage(spark, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with a_broker() as broker:
+        yield broker
+
+
+def witnessed(stage: Stage, spout: Spout, **config: Any) -> Topology:
+    builder = TopologyBuilder("spouted", config=config)
+    builder.set_spout("s", spout)
+    builder.set_bolt("seen", stage.witness("seen")).global_grouping("s")
+    return builder.create_topology()
+
+
+@contextmanager
+def running(stage: Stage, topology: Topology) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """Enter with the topology running, and a function that waits while it does."""
+    queries = TopologyQueries(
+        stage.spark, topology, folder=stage.folder, scratch=stage.folder / "scratch"
+    )
+    queries.committed = stage.committed
+    queries.start()
+    (query,) = queries.running
+
+    def until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            assert not query.handle.awaitTermination(0.1)
+
+    try:
+        yield until
+    finally:
+        queries.stop()
+
+
+def seen(stage: Stage) -> list[tuple[Any, ...]]:
+    return sorted(stage.received("seen").get(0, []))
+
+
+class ByHand(Spout):
+    """Has what a folder holds: a partition a file, whose name has its first place and its end."""
+
+    outputs = ("partition", "place long")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def _files(self) -> Mapping[str, tuple[int, int]]:
+        if (self.folder / "away").exists():
+            raise ConnectionError("it is away")
+        found = {}
+        for file in self.folder.glob("*-*-*"):
+            name, first, end = file.name.split("-")
+            found[name] = (int(first), int(end))
+        return found
+
+    def begins(self) -> Mapping[str, int]:
+        return {name: first + 1 for name, (first, _) in self._files().items()}
+
+    def later(self, partitions: Any) -> Mapping[str, int]:
+        return {name: first for name, (first, _) in self._files().items() if name in partitions}
+
+    def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:
+        return {name: end for name, (_, end) in self._files().items()}
+
+    def read(self, partition: str, start: int, end: int) -> list[tuple[Any, ...]]:
+        return [(partition, place) for place in range(start, end)]
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> ByHand:
+    folder = tmp_path / "hand"
+    folder.mkdir()
+    return ByHand(folder)
+
+
+def test_partitions_begin_where_their_spout_says_and_later_ones_too(
+    stage: Stage, by_hand: ByHand
+) -> None:
+    (by_hand.folder / "a-5-8").touch()
+    topology = witnessed(stage, by_hand)
+    with running(stage, topology) as until:
+        until(lambda: seen(stage) == [("a", 6), ("a", 7)])
+        (by_hand.folder / "b-100-102").touch()
+        until(lambda: seen(stage)[2:] == [("b", 100), ("b", 101)])
+
+
+def test_a_spout_that_is_away_from_the_begin_is_waited_for(stage: Stage, by_hand: ByHand) -> None:
+    (by_hand.folder / "a-5-8").touch()
+    (by_hand.folder / "away").touch()
+    queries = TopologyQueries(
+        stage.spark,
+        witnessed(stage, by_hand),
+        folder=stage.folder,
+        scratch=stage.folder / "scratch",
+    )
+    queries.start()
+    try:
+        (query,) = queries.running
+        query.handle.processAllAvailable()
+        place = queries.place(query.name, "s")
+        assert place == Place(begun={}, ends={}, trouble="ConnectionError: it is away")
+        (by_hand.folder / "away").unlink()
+        while seen(stage) != [("a", 6), ("a", 7)]:
+            assert not query.handle.awaitTermination(0.1)
+        while query.acked() != {"s": 2}:
+            query.places.clear()
+            assert not query.handle.awaitTermination(0.1)
+    finally:
+        queries.stop()
+
+
+def test_files_are_read_on_as_they_grow_and_are_added(stage: Stage) -> None:
+    folder = stage.folder / "lines"
+    folder.mkdir()
+    (folder / "a").write_text("one\ntw")
+    topology = witnessed(stage, FileSpout(str(folder)))
+    with running(stage, topology) as until:
+        until(lambda: seen(stage) == [("one", "a")])
+        (folder / "a").write_text("one\ntwo\n")
+        (folder / "b").write_text("three\n")
+        until(lambda: len(seen(stage)) == 3)
+    # A restart goes on in the middle.
+    with (folder / "a").open("a") as file:
+        file.write("four\n")
+    stage.run(topology)
+    assert seen(stage) == [("four", "a"), ("one", "a"), ("three", "b"), ("two", "a")]
+
+
+class Untimed(Bolt):
+    outputs = ("value", "partition long", "offset long")
+
+    def process(self, record: Record, emit: Emit) -> None:
+        assert record["at"].tzinfo is not None
+        emit(record["value"], record["partition"], record["offset"])
+
+
+def test_a_topic_is_read_once_over_a_restart_with_a_secret_of_the_environment(
+    stage: Stage, broker: Broker
+) -> None:
+    broker.create("spouted", 2)
+    secret = {"type": "environment", "variable": "SPOUT_SECRET"}
+    spout = KafkaSpout("spouted", broker.servers, properties={"client.id": secret})
+    broker.produce("spouted", 0, [b"a%d" % number for number in range(30)])
+    builder = TopologyBuilder("topics", config={"topology.max.spout.pending": 25})
+    builder.set_spout("s", spout)
+    builder.set_bolt("untimed", Untimed()).shuffle_grouping("s")
+    builder.set_bolt("seen", stage.witness("seen")).global_grouping("untimed")
+    topology = builder.create_topology()
+    stage.run(topology)
+    broker.produce("spouted", 1, [b"b%d" % number for number in range(10)])
+    stage.run(topology)
+    expected = [(f"a{each}", 0, each) for each in range(30)]
+    expected += [(f"b{each}", 1, each) for each in range(10)]
+    assert seen(stage) == sorted(expected)
+    kept = [file for file in stage.folder.rglob("*") if file.is_file()]
+    assert kept
+    assert not any(b"hunter2" in file.read_bytes() for file in kept)
