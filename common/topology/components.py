@@ -138,6 +138,21 @@ class Spout(Component):
         """
         raise NotImplementedError
 
+    def on_ack(self, places: Mapping[str, int]) -> None:
+        """Hear that all records before these places are done: their batches are committed.
+
+        A committed batch is the ack of all its records. Called between two batches in the process
+        of `ends`, at least once: again after a restart, and after an `OSError`, which is a trouble.
+        Several batches may be acked together, and what is committed as a topology ends is acked
+        only if it goes on later.
+        """
+
+    def on_fail(self, places: Mapping[str, int]) -> None:
+        """Hear that a batch that began at these places has failed, or was lost with its task.
+
+        Called before it is read again, at least once, in the process of `ends`.
+        """
+
     def close(self) -> None:
         """Let go of what it has opened; called once nothing is read any more."""
 

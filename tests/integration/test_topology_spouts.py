@@ -163,6 +163,69 @@ def test_files_are_read_on_as_they_grow_and_are_added(stage: Stage) -> None:
     assert seen(stage) == [("four", "a"), ("one", "a"), ("three", "b"), ("two", "a")]
 
 
+class Told(ByHand):
+    """Keeps what it is told of batches; there may be a trouble with acks."""
+
+    def on_ack(self, places: Mapping[str, int]) -> None:
+        if (self.folder / "deaf").exists():
+            raise ConnectionError("nobody takes acks")
+        self._keep("ack", places)
+
+    def on_fail(self, places: Mapping[str, int]) -> None:
+        self._keep("fail", places)
+
+    def _keep(self, what: str, places: Mapping[str, int]) -> None:
+        with (self.folder / "told").open("a") as file:
+            file.write(f"{what} {dict(places)}\n")
+
+    def told(self) -> list[str]:
+        file = self.folder / "told"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+class Breaking(Bolt):
+    """Fails a batch with the place 7 while it is told to."""
+
+    outputs = ("place long",)
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def process(self, record: Record, emit: Emit) -> None:
+        if record["place"] == 7 and (self._folder / "broken").exists():
+            raise ValueError("not this one")
+        emit(record["place"])
+
+
+def test_a_committed_batch_is_the_ack_of_its_records_and_a_failed_one_is_told(
+    stage: Stage, tmp_path: Path
+) -> None:
+    folder = tmp_path / "told"
+    folder.mkdir()
+    spout = Told(folder)
+    builder = TopologyBuilder("told", config={"topology.max.spout.pending": 2})
+    builder.set_spout("s", spout)
+    builder.set_bolt("breaking", Breaking(folder)).shuffle_grouping("s")
+    builder.set_bolt("seen", stage.witness("seen")).global_grouping("breaking")
+    topology = builder.create_topology()
+    (folder / "a-3-10").touch()
+    (folder / "broken").touch()
+    with pytest.raises(Exception, match="not this one"):
+        stage.run(topology)
+    assert spout.told() == ["ack {'a': 6}"]
+    with pytest.raises(Exception, match="not this one"):
+        stage.run(topology)
+    (folder / "broken").unlink()
+    (folder / "deaf").touch()
+    with running(stage, topology) as until:
+        # It stands still until its acks are taken.
+        until(lambda: len(seen(stage)) == 4)
+        assert spout.told() == ["ack {'a': 6}", *["fail {'a': 6}"] * 2]
+        (folder / "deaf").unlink()
+        until(lambda: spout.told()[3:] == ["ack {'a': 8}", "ack {'a': 10}"])
+    assert seen(stage) == [(place,) for place in range(4, 10)]
+
+
 class Untimed(Bolt):
     outputs = ("value", "partition long", "offset long")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -113,12 +114,16 @@ class SpoutReader(DataSourceStreamReader):
         self._name = given["spout"]
         self._scratch = given["scratch"]
         self._at_once = int(given["at_once"])
+        self._acked: Mapping[str, int] | None = None
+        self._planned: Mapping[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         try:
-            return self._firsts({}, self._spout().ends({}))
+            begins = self._firsts({}, self._spout().ends({}))
         except OSError:
-            return {}  # It is asked again by each look, which tells of the trouble.
+            begins = {}  # It is asked again by each look, which tells of the trouble.
+        self._acked = begins
+        return begins
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()  # A spout has a limit of its own.
@@ -127,6 +132,7 @@ class SpoutReader(DataSourceStreamReader):
         program = _program(self._file)
         trouble, found, firsts = "", dict[str, int](), dict[str, int]()
         try:
+            self._ack(start)
             found = dict(self._spout().ends(start))
             firsts = self._firsts(start, found)
         except OSError as error:
@@ -142,9 +148,14 @@ class SpoutReader(DataSourceStreamReader):
         ceiling = {each: max(at, found.get(each, at)) for each, at in start.items()}
         configs = (program.part(self._name).config, program.topology.config)
         taken = limited(start, ceiling, int(setting(PENDING, *configs)))
-        return dict(sorted({**firsts, **taken}.items()))
+        self._planned = dict(sorted({**firsts, **taken}.items()))
+        return self._planned
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        if end != self._planned:
+            # It was planned by a query that has ended before it was committed.
+            self._planned = end
+            self._spout().on_fail(start)
         begin = {each: start.get(each, at) for each, at in end.items()}
         return [
             _Piece(each.partition, each.start, each.end)
@@ -165,8 +176,17 @@ class SpoutReader(DataSourceStreamReader):
                 yield from outbox.give()
         yield from outbox.give()
 
+    def commit(self, end: dict[str, int]) -> None:
+        with suppress(OSError):
+            self._ack(end)  # The next look does it again, and tells of the trouble.
+
     def stop(self) -> None:
         self._spout().close()
+
+    def _ack(self, places: Mapping[str, int]) -> None:
+        if places != self._acked:
+            self._spout().on_ack(places)
+            self._acked = places
 
     def _firsts(self, begun: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
         """Return where the partitions begin that have no place yet.
