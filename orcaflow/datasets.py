@@ -37,6 +37,7 @@ __all__ = [
     "Range",
     "Segments",
     "StoredSegment",
+    "WorkerAwayError",
     "allocate",
     "ask_lock",
     "publish",
@@ -135,9 +136,14 @@ class Segments:
     segments: tuple[StoredSegment, ...]
 
 
-def segments(dataset: str, interval: str | None = None) -> Segments:
+def segments(
+    dataset: str, interval: str | None = None, *, patience_seconds: float = _PATIENCE_SECONDS
+) -> Segments:
     """Return the segments that have rows of an interval, or all of the dataset's."""
-    found = asked({"ask": "segments", "dataset": dataset, "interval": interval})
+    found = asked(
+        {"ask": "segments", "dataset": dataset, "interval": interval},
+        patience_seconds=patience_seconds,
+    )
     start, end = found["interval"] or (None, None)
     return Segments(
         start=start,

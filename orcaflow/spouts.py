@@ -1,7 +1,7 @@
-"""The spouts of Orcaflow's own: lists, rates, files, topics of Kafka.
+"""The spouts of Orcaflow's own: lists, rates, files, topics of Kafka, datasets.
 
 A spout can be read again by places, so what it holds has to stay: lines are appended to files and
-never changed. Standard library only, but for what a spout reads.
+never changed, segments of datasets are added. Standard library only, but for what a spout reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -23,6 +22,8 @@ from common.model.streams.consumer import (
 )
 from common.model.streams.spec import EnvironmentSecret
 from common.topology.components import Outputs, Spout
+from common.topology.types import OBJECT, name_and_type
+from orcaflow import datasets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 20
 _PARTITIONS_SECONDS: Final = 10.0
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SEGMENTS_SECONDS: Final = 2.0
 _ANEW: Final = "kill the topology and submit it anew, to go on with the records that there are"
 
 
@@ -255,14 +256,34 @@ class KafkaSpout(Spout):
                 )
         return found
 
-    def read(self, partition: str, start: int, end: int) -> Iterator[tuple[Any, ...]]:
-        number, as_given = int(partition), _as_bytes if self._binary else _as_text
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        number = int(partition)
         with self._topic() as topic:
             for messages in topic.records(number, start, end):
-                for each in messages:
-                    kind, stamp = each.timestamp()
-                    at = _EPOCH + timedelta(milliseconds=stamp) if kind else None
-                    yield as_given(each.key()), as_given(each.value()), number, each.offset(), at
+                stamps = [each.timestamp() for each in messages]
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        self._texts([each.key() for each in messages]),
+                        self._texts([each.value() for each in messages]),
+                        pa.repeat(pa.scalar(number, pa.int64()), len(messages)),
+                        pa.array([each.offset() for each in messages], pa.int64()),
+                        pa.array(
+                            [stamp if kind else None for kind, stamp in stamps],
+                            pa.timestamp("ms", "UTC"),
+                        ),
+                    ],
+                    names=["key", "value", "partition", "offset", "at"],
+                )
+
+    def _texts(self, values: Sequence[bytes | None]) -> pa.Array:
+        import pyarrow as pa
+
+        if self._binary:
+            return pa.array(values, pa.binary())
+        texts = [None if each is None else each.decode("utf-8", "replace") for each in values]
+        return pa.array(texts, pa.string())
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -286,6 +307,91 @@ class KafkaSpout(Spout):
             raise ConnectionError(str(error)) from error
 
 
+class DatasetSpout(Spout):
+    """Emits the rows of a dataset, a partition for each segment, and of those that are added.
+
+    `fields` are columns with their types, which all segments have. With an interval the segments
+    are those of the chunks that it touches, whole. Places are the numbers of rows in a segment.
+
+    A segment that has been read stays read; one that replaces or compacts others is a new one,
+    whose rows are emitted, though they may have been before. One that goes before it is read whole
+    has the rest of its rows in those that replace it. So read what is appended to alone, or what
+    is compacted once it is not appended to any more, by `interval`; or take each row at least once.
+    Every segment stays in the places of the topology: thousands are many.
+    """
+
+    def __init__(self, dataset: str, fields: Sequence[str], *, interval: str | None = None) -> None:
+        self.outputs = tuple(fields)  # type: ignore[misc]  # Each object has its own.
+        self._columns = [name_and_type(each)[0] for each in fields]
+        if any(name_and_type(each)[1] == OBJECT for each in fields):
+            raise ValueError(f"fields of dataset {dataset} must be of types that Parquet has")
+        self._dataset = dataset
+        self._interval = interval
+        self._known: dict[str, datasets.StoredSegment] = {}
+        self._looked = float("-inf")
+
+    def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:
+        now = time.monotonic()
+        if now >= self._looked + _SEGMENTS_SECONDS:
+            try:
+                self._look(is_patient=False)
+            except datasets.WorkerAwayError as error:
+                raise ConnectionError(str(error)) from error
+            self._looked = now
+        return {name: each.rows for name, each in self._known.items()}
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        if partition not in self._known:
+            self._look()
+        found = self._known.get(partition)
+        if found is None:
+            raise datasets.DatasetError(f"segment {partition} {self._gone}")
+        first = 0
+        for name in found.files:
+            try:
+                file = pq.ParquetFile(name)
+            except FileNotFoundError as error:
+                raise datasets.DatasetError(f"segment {partition} {self._gone}") from error
+            with file:
+                self._check(partition, file.schema_arrow.names)
+                for group in range(file.num_row_groups):
+                    behind = first + file.metadata.row_group(group).num_rows
+                    if start < behind and first < end:
+                        rows = file.read_row_group(group, columns=self._columns)
+                        begin = max(0, start - first)
+                        length = min(end, behind) - first - begin
+                        yield from rows.slice(begin, length).select(self._columns).to_batches()
+                    first = behind
+        if first < end:
+            raise datasets.DatasetError(
+                f"segment {partition} of dataset {self._dataset} has {first} rows,"
+                f" and was published with {found.rows}"
+            )
+
+    @property
+    def _gone(self) -> str:
+        return (
+            f"of dataset {self._dataset} is gone, replaced or compacted while it was read; {_ANEW}"
+        )
+
+    def _check(self, partition: str, names: Sequence[str]) -> None:
+        missing = [each for each in self._columns if each not in names]
+        if missing:
+            raise datasets.DatasetError(
+                f"segment {partition} of dataset {self._dataset} has no column"
+                f" {', '.join(missing)}; it has {', '.join(names)}"
+            )
+
+    def _look(self, *, is_patient: bool = True) -> None:
+        patience = {} if is_patient else {"patience_seconds": 0.0}
+        found = datasets.segments(self._dataset, self._interval, **patience).segments
+        self._known = {
+            f"{each.start}/{each.end} {each.version} {each.number}": each for each in found
+        }
+
+
 def _property(name: str, value: object) -> str | EnvironmentSecret:
     """Return a property of a consumer; the error does not show it."""
     found = read_secret(value) if isinstance(value, Mapping) else value
@@ -299,14 +405,6 @@ def _property(name: str, value: object) -> str | EnvironmentSecret:
 
 def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:
     return {str(each): offset for each, offset in offsets.items()}
-
-
-def _as_bytes(value: bytes | None) -> bytes | None:
-    return value
-
-
-def _as_text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
 
 
 def _in_utf_8(path: PurePath) -> str:

@@ -244,8 +244,8 @@ def test_a_spout_reads_what_there_is_over_gaps_and_in_partitions_that_are_added(
     kafka.produce("spouted", [b"last"])
     # The ends of the transactions are at 101 and 103, and what was aborted at 102.
     assert spout.ends({"0": 100}) == {"0": 105}
-    read = [(offset, value) for _, value, _, offset, _ in spout.read("0", 100, 105)]
-    assert read == [(100, "new"), (104, "last")]
+    found = [row for batch in spout.read("0", 100, 105) for row in batch.to_pylist()]
+    assert [(row["offset"], row["value"]) for row in found] == [(100, "new"), (104, "last")]
     assert list(spout.read("0", 101, 104)) == []
     with pytest.raises(OffsetExpiredError, match="offset 10 of partition 0 of spouted"):
         list(spout.read("0", 10, 105))

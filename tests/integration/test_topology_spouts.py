@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import Engine
 
+from common.model.locks import LockType
+from common.store.connect import engine
 from common.topology.components import Bolt, Emit, Record, Spout
 from common.topology.declaration import Topology, TopologyBuilder
-from orcaflow.spouts import FileSpout, KafkaSpout
+from orcaflow.datasets import DatasetError, Files, allocate, publish
+from orcaflow.spouts import DatasetSpout, FileSpout, KafkaSpout
+from tests.integration.dataset_desk import DAY, Desk, an_attempt, desk, lock
 from tests.integration.topology_stage import Stage, topology_session
 from tests.mock_kafka import Broker, a_broker
 from worker.spark.topology.queries import TopologyQueries
@@ -255,3 +263,91 @@ def test_a_topic_is_read_once_over_a_restart_with_a_secret_of_the_environment(
     kept = [file for file in stage.folder.rglob("*") if file.is_file()]
     assert kept
     assert not any(b"hunter2" in file.read_bytes() for file in kept)
+
+
+@pytest.fixture
+def here(url: str) -> Iterator[Engine]:
+    made = engine(url, application_name="here")
+    yield made
+    made.dispose()
+
+
+class Flights:
+    """A dataset, and an attempt that adds to it and whose program a topology is."""
+
+    def __init__(self, name: str, server: Desk, spark: SparkSession) -> None:
+        self.name = name
+        self._task = an_attempt(server.engine)
+        lock(server.engine, self._task, name, LockType.REPLACE)
+        server.enter(self._task)
+        self._added = 0
+        names = ("ORCAFLOW_TASK_INSTANCE_ID", "ORCAFLOW_DATASETS", "ORCAFLOW_DATASETS_TOKEN")
+        # A task has them in its environment before Java starts.
+        spark.sparkContext.environment.update({name: os.environ[name] for name in names})
+
+    def add(self, *numbers: int, **how: Any) -> None:
+        """Add rows, in two files of two rows a group."""
+        self._added += 1
+        place = allocate(self.name)
+        middle = (len(numbers) + 1) // 2
+        files = {"a.parquet": numbers[:middle], "b.parquet": numbers[middle:]}
+        for name, found in files.items():
+            table = pa.table({"other": [1] * len(found), "n": pa.array(found, pa.int32())})
+            pq.write_table(table, place.path / name, row_group_size=2)
+        segment = Files(DAY, [*files], rows=len(numbers))
+        publish(place, [segment], **(how or {"key": str(self._added)}))
+
+
+@pytest.fixture
+def flights(
+    here: Engine, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Flights]:
+    with desk(tmp_path / "desk", here, monkeypatch) as server:
+        # Each has another, whose locks nobody holds.
+        yield Flights(tmp_path.name, server, spark)
+
+
+def test_rows_of_a_dataset_are_read_by_segments_and_row_groups(flights: Flights) -> None:
+    spout = DatasetSpout(flights.name, ("n long",))
+    assert spout.ends({}) == {}
+    flights.add(*range(10))
+    other = DatasetSpout(flights.name, ("n long",), interval=DAY)
+    ((name, end),) = other.ends({}).items()
+    assert end == 10
+
+    def rows(start: int, end: int, reading: DatasetSpout = spout) -> list[int]:
+        return [n for batch in reading.read(name, start, end) for n in batch["n"].to_pylist()]
+
+    for start in range(10):
+        assert rows(start, 10) == [*range(start, 10)]
+        assert rows(start, start + 1) == [start]
+    assert rows(3, 3) == []
+    assert DatasetSpout(flights.name, ("n long",), interval="2026-11-21/P1D").ends({}) == {}
+    with pytest.raises(DatasetError, match="has no column m; it has other, n"):
+        rows(0, 1, DatasetSpout(flights.name, ("m", "n long")))
+    flights.add(7, replaces=DAY)
+    with pytest.raises(DatasetError, match=r"is gone, replaced or compacted .* submit it anew"):
+        rows(0, 1, DatasetSpout(flights.name, ("n long",)))
+    with pytest.raises(ValueError, match="types that Parquet has"):
+        DatasetSpout(flights.name, ("n object",))
+
+
+def test_a_worker_that_is_away_is_a_trouble(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_DATASETS", str(tmp_path / "nowhere"))
+    with pytest.raises(ConnectionError, match="the worker can't be reached"):
+        DatasetSpout(flights.name, ("n long",)).ends({})
+
+
+def test_segments_that_are_added_are_emitted_and_those_that_replace_others_too(
+    stage: Stage, flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights.add(*range(5))
+    topology = witnessed(stage, DatasetSpout(flights.name, ("n long",)))
+    with running(stage, topology) as until:
+        until(lambda: seen(stage) == [(n,) for n in range(5)])
+        flights.add(5, 6)
+        until(lambda: seen(stage) == [(n,) for n in range(7)])
+        flights.add(0, 9, replaces=DAY)
+        until(lambda: seen(stage) == [(0,), *[(n,) for n in range(7)], (9,)])
