@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from common.clock import SystemClock
-from common.errors import NotAllowedError, NotFoundError
+from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.model.command_param import CommandParam
 from common.model.rights import Action
 from common.model.states import (
@@ -43,6 +44,7 @@ WAIT_SECONDS: Final = 30
 """The spouts are off for so long before a kill or a rebalance, as in Storm."""
 MOST_CORES: Final = 64
 MOST_WAIT_SECONDS: Final = 86_400
+_PATIENCE: Final = timedelta(seconds=3)
 _RETRIES: Final = 100
 _RETRY_MINUTES: Final = 1
 _RESERVED: Final = frozenset({"summary", "submit"})
@@ -73,6 +75,27 @@ def topology_given(session: Session, topology: str) -> TopologyView:
     """One topology, with its run, its last report and its graph."""
     with session.engine.connect() as db:
         return _found(db, session, topology, Action.VIEW)
+
+
+def worker_beats(session: Session, topology: str) -> dict[str, dict[str, object]] | None:
+    """The heartbeats of the workers that run a topology, by address; None if nobody answers.
+
+    They are in ZooKeeper, which only a session of this place can ask.
+    """
+    if session.elsewhere is not None:
+        return None
+    try:
+        with session.registry(patience=_PATIENCE) as opened:
+            texts = opened.worker_beats.beats(topology)
+    except ServiceUnreachableError:
+        return None
+    found = {}
+    for address, text in texts.items():
+        with suppress(ValueError):  # Another program's.
+            document = json.loads(text)
+            if isinstance(document, dict):
+                found[address] = document
+    return found
 
 
 def topologies_in_full(session: Session) -> list[TopologyView]:

@@ -84,6 +84,7 @@ from worker.fitness import Fitness
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.log_server import LogServer
+from worker.loops.beat_loop import BeatLoop
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.dataset_loop import DatasetLoop
@@ -224,6 +225,7 @@ class WorkerServer:
                 ),
                 node=lambda: made[0].identity.node,
                 clock=self._clock,
+                beats=registry.worker_beats,
             )
             datasets = self._dataset_server(
                 PostgresDatasetStore(engine), cluster, orders, topologies
@@ -247,6 +249,7 @@ class WorkerServer:
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
             orders.wake = service.add(OutageTolerant(OrderLoop(orders))).wake
+            service.add(BeatLoop(topologies, running=supervisor.running))
             stack.callback(self._add_hints(service, worker, orders).close)
             logs_of_tasks = LogServer(
                 config.home / "tasks" / "logs",

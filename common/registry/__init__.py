@@ -1,4 +1,4 @@
-"""ZooKeeper: sessions, membership, the mutex, the task queue and the kill queue.
+"""ZooKeeper: sessions, membership, the mutex, the task queue, the kill queue, worker beats.
 
 The only door to kazoo. `protocol` is what loops import; the rest implements it:
 
@@ -10,11 +10,12 @@ The only door to kazoo. `protocol` is what loops import; the rest implements it:
 - `mutex`       the locks of `lock/`
 - `name_set`    a folder of znodes that consist of their names, with change notifications
 - `task_queue`, `kill_queue`  `tasks_queue` with its claims, and `tasks_kill`
+- `worker_beats`  `workerbeats`, the heartbeats of workers that run topologies
 
 Nothing is imported here, so that `protocol` and `config` can be had without kazoo.
 
 Under the root: `masters/<host:port>` and `workers/<host:port>` (ephemeral), `dead-servers`,
 `tasks_queue/<entry>`, `tasks_kill/<entry>`, `lock/…` as in contract §4.1, and besides
-`tasks_claimed/<entry>` and `adopting/<host:port>` (both ephemeral). A missing parent is created
-again, since the tree may be wiped at any moment.
+`tasks_claimed/<entry>`, `adopting/<host:port>`, `workerbeats/<topology>/<host:port>` (ephemeral).
+A missing parent is created again, since the tree may be wiped at any moment.
 """

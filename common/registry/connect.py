@@ -7,9 +7,17 @@ from common.registry.config import RegistryConfig
 from common.registry.kill_queue import ZookeeperKillQueue
 from common.registry.membership import ZookeeperMembership
 from common.registry.mutex import ZookeeperMutex
-from common.registry.protocol import KillQueue, Membership, Mutex, Registry, TaskQueue
+from common.registry.protocol import (
+    KillQueue,
+    Membership,
+    Mutex,
+    Registry,
+    TaskQueue,
+    WorkerBeats,
+)
 from common.registry.session import Session
 from common.registry.task_queue import ZookeeperTaskQueue
+from common.registry.worker_beats import ZookeeperWorkerBeats
 
 
 class ZookeeperRegistry:
@@ -21,6 +29,7 @@ class ZookeeperRegistry:
         self.mutex: Mutex = ZookeeperMutex(session)
         self.task_queue: TaskQueue = ZookeeperTaskQueue(session)
         self.kill_queue: KillQueue = ZookeeperKillQueue(session)
+        self.worker_beats: WorkerBeats = ZookeeperWorkerBeats(session)
 
     def close(self) -> None:
         """End the session: this daemon's znode, claims and locks go at once."""

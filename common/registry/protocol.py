@@ -1,4 +1,4 @@
-"""The registry as loops see it: membership, mutex, task queue and kill queue.
+"""The registry as loops see it: membership, mutex, task queue, kill queue, worker beats.
 
 `common.registry` implements these protocols on ZooKeeper and the simulator in memory; one
 conformance suite runs on both. Nothing in the registry is needed for correctness: it may be wiped
@@ -193,6 +193,25 @@ class KillQueue(Protocol):
         ...
 
 
+class WorkerBeats(Protocol):
+    """`workerbeats`: heartbeats of workers that run topologies. For people, never for decisions."""
+
+    def put_soon(self, topology: str, address: str, text: str) -> None:
+        """Write a beat without waiting; raises nothing. It goes with the session.
+
+        One that is lost is not repeated.
+        """
+        ...
+
+    def remove_soon(self, topology: str, address: str) -> None:
+        """Take a beat back without waiting; raises nothing."""
+        ...
+
+    def beats(self, topology: str) -> dict[str, str]:
+        """Return the beats of a topology by the addresses of its workers."""
+        ...
+
+
 class Registry(Protocol):
     """All of it, over one session."""
 
@@ -207,6 +226,9 @@ class Registry(Protocol):
 
     @property
     def kill_queue(self) -> KillQueue: ...
+
+    @property
+    def worker_beats(self) -> WorkerBeats: ...
 
     def close(self) -> None:
         """End the session: this daemon's znode, claims and locks go at once."""

@@ -12,6 +12,7 @@ from common.registry.protocol import AddressInUseError, RegistryUnavailableError
 from tests.conformance.registries import (
     AT_ONCE,
     HERE,
+    THERE,
     Server,
     Watcher,
     a_worker,
@@ -173,6 +174,47 @@ def test_adopting_after_the_session_was_lost_goes_with_the_next_incarnation(
     with daemon.membership.adopting(HERE):
         daemon.membership.join(NodeKind.WORKER, HERE, text())
         assert server.daemon().membership.is_adopting(HERE)
+
+
+# Heartbeats of topologies' workers.
+def test_a_beat_of_a_topology_is_seen_until_it_is_taken_back(server: Server) -> None:
+    daemon, other = server.daemon(), server.daemon()
+    onlooker = server.daemon().worker_beats
+    assert onlooker.beats("words") == {}
+    daemon.worker_beats.put_soon("words", HERE, "one")
+    other.worker_beats.put_soon("words", THERE, "other")
+    other.worker_beats.put_soon("lines", THERE, "lines")
+    server.until(lambda: onlooker.beats("words") == {HERE: "one", THERE: "other"})
+    daemon.worker_beats.put_soon("words", HERE, "two")
+    server.until(lambda: onlooker.beats("words") == {HERE: "two", THERE: "other"})
+    daemon.worker_beats.remove_soon("words", HERE)
+    server.until(lambda: onlooker.beats("words") == {THERE: "other"})
+    other.worker_beats.remove_soon("words", THERE)
+    server.until(lambda: onlooker.beats("words") == {})
+    daemon.worker_beats.remove_soon("words", HERE)
+    assert onlooker.beats("lines") == {THERE: "lines"}
+    # The next run of a topology is seen as its first one was.
+    daemon.worker_beats.put_soon("words", HERE, "anew")
+    server.until(lambda: onlooker.beats("words") == {HERE: "anew"})
+
+
+def test_a_beat_goes_with_the_session_and_comes_again_after_the_tree_was_wiped(
+    server: Server,
+) -> None:
+    daemon = server.daemon()
+    onlooker = server.daemon().worker_beats
+    daemon.worker_beats.put_soon("words", HERE, "one")
+    server.until(lambda: onlooker.beats("words") == {HERE: "one"})
+    server.wipe()
+    assert onlooker.beats("words") == {}
+    daemon.worker_beats.put_soon("words", HERE, "two")
+    server.until(lambda: onlooker.beats("words") == {HERE: "two"})
+    daemon.close()
+    server.until(lambda: onlooker.beats("words") == {})
+    # Nobody waits for one that is not written, and nothing is raised.
+    daemon.worker_beats.put_soon("words", HERE, "three")
+    daemon.worker_beats.remove_soon("words", HERE)
+    assert onlooker.beats("words") == {}
 
 
 # The mutex.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, func, insert, select, update
 
+from common.config import load
 from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import Action, Principal
 from common.model.states import ProcessState, TaskState
@@ -20,13 +22,17 @@ from common.store.connect import engine
 from common.store.people import topologies as store
 from operations import topologies
 from operations.errors import ForbiddenError
+from operations.members import registry
 from operations.session import Session, opened
 from operations.topology_packing import packed
 from operations.topology_submission import submit_topology
+from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+from tests.integration.spark_host import until
 from tests.integration.store_races.racing import until_blocked
 from tests.topology_files import MAIN, PARTS, REPORT, written
+from worker.datasets.topologies import beat_of
 
 
 class Stage:
@@ -329,6 +335,29 @@ def test_a_project_is_deleted_with_the_topologies_that_were_killed_and_not_with_
     stage.ordered("kill", "words")
     assert stage.cli("project", "delete", "team")[0] == 0
     assert stage.order("list", "-o", "json")[1] == "[]\n"
+
+
+def test_a_status_has_the_heartbeats_of_workers_from_zookeeper(
+    stage: Stage, zk_root: ZookeeperRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.submit()
+    stage.run()
+    # Nobody answers there.
+    assert stage.ordered("status", "words")["beats"] is None
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__HOSTS", zk_root.hosts)
+    monkeypatch.setenv("ORCAFLOW_ZOOKEEPER__ROOT", zk_root.root)
+    assert stage.ordered("status", "words")["beats"] == {}
+    with registry(load()) as opened:
+        beat = beat_of("words", REPORT, datetime(2026, 11, 27, 12, tzinfo=UTC))
+        opened.worker_beats.put_soon("words", "w:1", json.dumps(beat))
+        opened.worker_beats.put_soon("words", "w:2", "no JSON")
+        until(lambda: len(opened.worker_beats.beats("words")) == 2)
+        found = stage.ordered("status", "words")["beats"]
+        assert found.keys() == {"w:1"}
+        assert (found["w:1"]["state"], found["w:1"]["lag"]) == (REPORT.state, REPORT.lag)
+        code, out, _ = stage.order("status", "words")
+        assert code == 0
+        assert f"w:1 {REPORT.state} 2026-11-27T12:00:00+00:00" in out
 
 
 def test_a_status_has_figures_verdict_and_skew(stage: Stage) -> None:

@@ -26,12 +26,14 @@ from common.registry.protocol import (
     RegistryUnavailableError,
     Standing,
     TaskQueue,
+    WorkerBeats,
 )
 from common.registry.trust import TrustWindow
 from tests.memory.queues import MemoryKillQueue, MemoryTaskQueue
 from tests.memory.watches import Watch
 
 ADOPTING = "adopting"
+BEATS = "workerbeats"
 LOCKS = "lock"
 
 Hook = Callable[[str], None]
@@ -218,6 +220,7 @@ class MemoryRegistry:
         self.mutex: Mutex = MemoryMutex(self)
         self.task_queue: TaskQueue = MemoryTaskQueue(self)
         self.kill_queue: KillQueue = MemoryKillQueue(self)
+        self.worker_beats: WorkerBeats = MemoryWorkerBeats(self)
         self._hook = before_operation
         self._link = _Link(trust=TrustWindow(server.session_timeout))
         self._announced = Standing.LOST
@@ -364,6 +367,30 @@ class _Link:
     trust: TrustWindow
     registration: _Registration | None = None
     repairs: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
+class MemoryWorkerBeats:
+    """The heartbeats of topologies' workers."""
+
+    def __init__(self, registry: MemoryRegistry) -> None:
+        self._registry = registry
+        self._server = registry.server
+
+    def put_soon(self, topology: str, address: str, text: str) -> None:
+        folder = f"{BEATS}/{topology}"
+        with suppress(RegistryUnavailableError), self._registry.changing(f"put {folder}"):
+            there = self._server.children(folder).get(address)
+            owner = self._registry.session if there is None else there.owner
+            self._server.delete(folder, address)
+            self._server.create(folder, address, text, owner)
+
+    def remove_soon(self, topology: str, address: str) -> None:
+        self._registry.take_back(f"{BEATS}/{topology}", address)
+
+    def beats(self, topology: str) -> dict[str, str]:
+        self._registry.request()
+        nodes = self._server.children(f"{BEATS}/{topology}")
+        return {address: node.text for address, node in sorted(nodes.items())}
 
 
 class MemoryMembership:

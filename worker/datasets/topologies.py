@@ -6,12 +6,16 @@ A task asks about once a second. Its question costs one statement; a report is w
 something new: a state, an order obeyed, a trouble at once, mere figures every two seconds, and
 nothing new every ten, so that people see that the task lives. A folder belongs to the account of
 the attempt that asked last, and is never removed here: it holds the state of the topology.
+
+While an attempt tells how far it is, ZooKeeper has a heartbeat of it (`workerbeats`), as Storm's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
@@ -19,8 +23,9 @@ from typing import Any, Final, Protocol
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
-from common.model.topologies import Report, Wanted
-from common.store.worker.topologies import HeldByAnother, TopologyWork
+from common.model.topologies import Report
+from common.registry.protocol import WorkerBeats
+from common.store.worker.topologies import HeldByAnother, HeldTopology, TopologyWork
 from worker.datasets.requests import DatasetRequestError
 from worker.spark.host.folders import PASSABLE, PRIVATE, make_folder
 from worker.workspace import Account
@@ -28,6 +33,7 @@ from worker.workspace import Account
 _FIGURES_SECONDS: Final = 2.0
 _UNCHANGED_SECONDS: Final = 10.0
 _FORGOTTEN_SECONDS: Final = 60.0
+_BEAT_SECONDS: Final = 3.0
 
 
 class Topologies(Protocol):
@@ -35,9 +41,9 @@ class Topologies(Protocol):
 
     def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None: ...
 
-    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None: ...
+    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None: ...
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None: ...
+    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None: ...
 
 
 class TopologyFolders:
@@ -67,6 +73,15 @@ class _Written:
     at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beat:
+    """The last heartbeat of an attempt that was shown, and when."""
+
+    topology: str
+    address: str
+    at: float = float("-inf")
+
+
 class TopologyDesk:
     """Answers questions of attempts that are known to be who they say; from any thread."""
 
@@ -77,13 +92,17 @@ class TopologyDesk:
         *,
         node: Callable[[], Node | None],
         clock: Clock,
+        beats: WorkerBeats | None = None,
     ) -> None:
+        """`beats`: where the living attempts are shown; None for nowhere."""
         self._store = store
         self._folders = folders
         self._node = node
         self._clock = clock
         self._lock = Lock()
         self._written: dict[int, _Written] = {}
+        self._beats = beats
+        self._beaten: dict[int, _Beat] = {}
 
     def work(self, task_id: int, account: Account | None) -> Mapping[str, Any]:
         """Answer with the work of an attempt, which holds its topology from now on."""
@@ -112,14 +131,45 @@ class TopologyDesk:
         """Take note of a report; answer with what people want."""
         node = self._trusted()
         if report is None or not self._says_more(task_id, report):
-            wanted = self._store.wanted(node, task_id)
+            held = self._store.wanted(node, task_id)
         else:
-            wanted = self._store.report(node, task_id, report)
-            if wanted is not None:
+            held = self._store.report(node, task_id, report)
+            if held is not None:
                 self._note(task_id, report)
-        if wanted is None:
+        if held is None:
             return self._ended(node, task_id)
-        return {"outcome": "wanted", "wanted": wanted.document()}
+        if report is not None:
+            self._beat(task_id, _Beat(topology=held.name, address=node.address), report)
+        return {"outcome": "wanted", "wanted": held.wanted.document()}
+
+    def end_beats(self, running: Callable[[], Collection[int]]) -> None:
+        """Take back the beats of attempts that do not run here any more."""
+        if not self._beaten:
+            return
+        with self._lock:
+            for task_id in self._beaten.keys() - set(running()):
+                self._end_beat(task_id)
+
+    def _beat(self, task_id: int, beat: _Beat, report: Report) -> None:
+        """Show that an attempt lives: with its first report, and every three seconds."""
+        if self._beats is None:
+            return
+        now = self._clock.monotonic()
+        with self._lock:
+            before = self._beaten.get(task_id)
+            if before is not None and now < before.at + _BEAT_SECONDS:
+                return
+            self._beaten[task_id] = replace(beat, at=now)
+            text = json.dumps(beat_of(beat.topology, report, self._clock.now()))
+            self._beats.put_soon(beat.topology, beat.address, text)
+
+    def _end_beat(self, task_id: int) -> None:
+        """With the lock."""
+        beat = self._beaten.pop(task_id, None)
+        others = {(each.topology, each.address) for each in self._beaten.values()}
+        if beat is None or self._beats is None or (beat.topology, beat.address) in others:
+            return  # Another attempt of the topology may have begun here meanwhile.
+        self._beats.remove_soon(beat.topology, beat.address)
 
     def _says_more(self, task_id: int, report: Report) -> bool:
         """Return True if a report has to be written now."""
@@ -142,6 +192,8 @@ class TopologyDesk:
         if self._node() != node:
             # Rows have changed hands meanwhile: whoever is not there may still run here.
             raise ServiceUnreachableError("this worker has just become another incarnation")
+        with self._lock:
+            self._end_beat(task_id)
         reason = (
             f"attempt {task_id} is no task of a topology, or this worker does not run it any more"
         )
@@ -152,6 +204,19 @@ class TopologyDesk:
         if node is None:
             raise ServiceUnreachableError("this worker has no session with ZooKeeper just now")
         return node
+
+
+def beat_of(topology: str, report: Report, now: datetime) -> dict[str, Any]:
+    """Return a worker's heartbeat of a topology, as it stands in ZooKeeper."""
+    return {
+        "time": now.isoformat(),
+        "topology": topology,
+        "version": report.version,
+        "state": report.state.value,
+        "executors": {each.id: each.executors for each in report.components},
+        "batch": report.batch,
+        "lag": dict(report.lag),
+    }
 
 
 def _but_figures(report: Report) -> Report:

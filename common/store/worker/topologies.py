@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, bindparam, func, select, update
+from sqlalchemy import Connection, CursorResult, Engine, bindparam, func, select, update
 
 from common.model.cluster import Node
 from common.model.states import TaskState
@@ -69,13 +69,13 @@ _WORK: Final = (
 _IS_HELD: Final = (topology.c.task_instance_id == bindparam("task_id")) & (
     task_instance.c.id == topology.c.task_instance_id
 )
-_WANTED: Final = select(topology.c.wanted).where(_IS_HELD).where(_RUNS_HERE)
+_WANTED: Final = select(topology.c.name, topology.c.wanted).where(_IS_HELD).where(_RUNS_HERE)
 _REPORT: Final = (
     update(topology)
     .where(_IS_HELD)
     .where(_RUNS_HERE)
     .values(report=bindparam("told"), report_time=func.now())
-    .returning(topology.c.wanted)
+    .returning(topology.c.name, topology.c.wanted)
 )
 
 
@@ -96,6 +96,14 @@ class HeldByAnother:
     """The topology is held by another attempt that runs."""
 
     task_instance_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTopology:
+    """The topology that an attempt holds, and what people want of it."""
+
+    name: str
+    wanted: Wanted
 
 
 class PostgresTopologies:
@@ -129,18 +137,21 @@ class PostgresTopologies:
 
         return repeatable(self._engine, held, begin=transaction)
 
-    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None:
+    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None:
         """Return what people want; None if the attempt holds no topology, or does not run here."""
         values = _named(node, task_instance_id)
-        found = repeatable(self._engine, lambda db: db.scalar(_WANTED, values))
-        return None if found is None else Wanted.of(found)
+        return repeatable(self._engine, lambda db: _held(db.execute(_WANTED, values)))
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None:
+    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None:
         """Store a report, and return what people want; None as for `wanted`, and nothing stored."""
         values = _named(node, task_instance_id) | {"told": storable_document(report.document())}
         with single(self._engine) as db:
-            found = db.scalar(_REPORT, values)
-        return None if found is None else Wanted.of(found)
+            return _held(db.execute(_REPORT, values))
+
+
+def _held(found: CursorResult[Any]) -> HeldTopology | None:
+    row = found.one_or_none()
+    return None if row is None else HeldTopology(name=row.name, wanted=Wanted.of(row.wanted))
 
 
 def _named(node: Node, task_instance_id: int) -> dict[str, Any]:

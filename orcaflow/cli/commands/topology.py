@@ -156,21 +156,27 @@ def status(
     uptime_seconds, batch, failures, lag (by spout), errors, process_instance_id, run_state,
     task_instance_id, attempt, attempt_state, host, reported, created, updated, window, components
     (component, kind, executors, tasks, emitted, transferred, executed, acked, failed, latency_ms,
-    capacity, lag, skew, hot_key, by_task).
+    capacity, lag, skew, hot_key, by_task), beats (in ZooKeeper, by the worker's address: time,
+    topology, version, state, executors, batch, lag; null where that can't be asked, as over HTTP).
     """
     from operations.documents.topologies import status_row
     from operations.session import opened
-    from operations.topologies import topology_given
+    from operations.topologies import topology_given, worker_beats
 
     with opened() as session:
-        row = status_row(topology_given(session, name), window.value)
+        found = topology_given(session, name)
+        row = {**status_row(found, window.value), "beats": worker_beats(session, found.name)}
         zone = session.zone if form is Format.TABLE else None
     if form is Format.JSON:
         print_json(row)
         return
-    components, lag = row.pop("components"), row.pop("lag")
+    components, lag, beats = row.pop("components"), row.pop("lag"), row.pop("beats")
     assert isinstance(components, list)
     assert isinstance(lag, dict)
+    if isinstance(beats, dict):
+        row["beats"] = ", ".join(
+            f"{address} {each.get('state')} {each.get('time')}" for address, each in beats.items()
+        )
     row["lag"] = ", ".join(f"{spout} {records}" for spout, records in lag.items())
     print_fields(row, zone=zone)
     write("")

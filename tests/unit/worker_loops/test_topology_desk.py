@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.topologies import Report, RunState, Wanted
-from common.store.worker.topologies import HeldByAnother, TopologyWork
+from common.store.worker.topologies import HeldByAnother, HeldTopology, TopologyWork
+from tests.memory.registry import MemoryZooKeeper
 from tests.simulation.virtual_clock import VirtualClock
 from worker.datasets.topologies import TopologyDesk, TopologyFolders
 from worker.workspace import Account
@@ -32,13 +35,17 @@ class Tables:
     def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None:
         return None
 
-    def wanted(self, node: Node, task_instance_id: int) -> Wanted | None:
+    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None:
         self.asked.append("wanted")
-        return self.rows.get(task_instance_id)
+        return self._held(task_instance_id)
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> Wanted | None:
+    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None:
         self.asked.append(f"report {report.state} {report.batch}")
-        return self.rows.get(task_instance_id)
+        return self._held(task_instance_id)
+
+    def _held(self, task_instance_id: int) -> HeldTopology | None:
+        wanted = self.rows.get(task_instance_id)
+        return None if wanted is None else HeldTopology(name="words", wanted=wanted)
 
 
 class Place:
@@ -46,16 +53,25 @@ class Place:
         self.clock = VirtualClock()
         self.tables = Tables(rows={7: Wanted()})
         self.node: Node | None = NODE
+        self.zookeeper = MemoryZooKeeper(clock=self.clock)
+        self.registry = self.zookeeper.registry()
         self.desk = TopologyDesk(
             self.tables,
             TopologyFolders(folder, cluster="c", for_tenants=False),
             node=lambda: self.node,
             clock=self.clock,
+            beats=self.registry.worker_beats,
         )
 
-    def tell(self, report: Report | None, *, after: float = 0) -> object:
+    def tell(self, report: Report | None, *, after: float = 0, task: int = 7) -> object:
         self.clock.move_to(self.clock.elapsed + timedelta(seconds=after))
-        return self.desk.wanted(7, report)["outcome"]
+        return self.desk.wanted(task, report)["outcome"]
+
+    def beat(self) -> dict[str, Any] | None:
+        """The heartbeat that others see."""
+        found = self.registry.worker_beats.beats("words")
+        assert found.keys() <= {NODE.address}
+        return json.loads(found[NODE.address]) if found else None
 
 
 @pytest.fixture
@@ -83,6 +99,56 @@ def test_a_report_that_says_nothing_new_is_written_every_ten_seconds(place: Plac
     for _ in range(25):
         place.tell(RUNNING, after=1)
     assert place.tables.asked.count("report RUNNING 3") == 3
+
+
+def test_an_attempt_has_a_heartbeat_while_it_tells_how_far_it_is(place: Place) -> None:
+    assert place.beat() is None
+    begun = place.clock.now()
+    place.tell(replace(RUNNING, version=2))
+    assert place.beat() == {
+        "time": begun.isoformat(),
+        "topology": "words",
+        "version": 2,
+        "state": "RUNNING",
+        "executors": {},
+        "batch": 3,
+        "lag": {"lines": 7},
+    }
+    for _ in range(2):
+        place.tell(replace(RUNNING, batch=4), after=1.4)
+        assert (place.beat() or {})["batch"] == 3
+    place.tell(replace(RUNNING, batch=4), after=0.2)
+    assert (place.beat() or {})["batch"] == 4
+    place.desk.end_beats(lambda: {7, 8})
+    assert place.beat() is not None
+    place.desk.end_beats(lambda: {8})
+    assert place.beat() is None
+
+
+def test_an_attempt_that_is_told_to_end_has_no_heartbeat_any_more(place: Place) -> None:
+    place.tell(RUNNING)
+    place.tables.rows.clear()
+    assert place.tell(RUNNING, after=1) == "ended"
+    assert place.beat() is None
+
+
+def test_the_heartbeat_of_the_next_attempt_stays_as_the_former_ends(place: Place) -> None:
+    place.tell(RUNNING)
+    place.tables.rows[8] = Wanted()
+    place.tell(replace(RUNNING, batch=9), task=8)
+    place.desk.end_beats(lambda: {8})
+    assert (place.beat() or {})["batch"] == 9
+    place.desk.end_beats(lambda: ())
+    assert place.beat() is None
+
+
+def test_a_heartbeat_that_nobody_takes_is_in_no_task_s_way(place: Place) -> None:
+    place.registry.cut_off()
+    assert place.tell(RUNNING) == "wanted"
+    place.registry.reconnect()
+    assert place.tell(RUNNING, after=3) == "wanted"
+    assert place.beat() is not None
+    assert place.tables.asked == ["report RUNNING 3", "wanted"]
 
 
 def test_a_task_that_tells_nothing_is_told_what_is_wanted(place: Place) -> None:
