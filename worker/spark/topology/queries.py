@@ -58,6 +58,8 @@ class RunningQuery:
     query: Query
     handle: StreamingQuery
     places: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    begins: Callable[[str], Mapping[str, int] | None] = lambda _: None
+    """Returns where a spout has begun, if this process began it: Spark has no start for that."""
 
     @property
     def name(self) -> str:
@@ -68,13 +70,21 @@ class RunningQuery:
         progress = self.handle.lastProgress
         if progress is None:
             return {}
+        if not self.places:
+            # Other batches may have been done since the start, those of timers for example.
+            first = self.handle.recentProgress[0]
+            for spout, source in zip(self.query.spouts, first["sources"], strict=True):
+                start = _places(source["startOffset"]) or self.begins(spout)
+                at_zero = dict.fromkeys(_places(source["endOffset"]), 0)
+                self.places[spout] = at_zero if start is None else start
         found = {}
         for spout, source in zip(self.query.spouts, progress["sources"], strict=True):
             start, end = (_places(source[each]) for each in ("startOffset", "endOffset"))
+            # Spark leaves out what a trigger without a batch has not asked for.
+            before = {**start, **self.places.get(spout, {})}
+            self.places[spout] = {**before, **end}
             # A partition that was found since begins where that batch says.
-            before = {**end, **start, **self.places.get(spout, {})}
-            self.places[spout] = end
-            found[spout] = sum(at - before[each] for each, at in end.items())
+            found[spout] = sum(at - before.get(each, at) for each, at in end.items())
         return found
 
 
@@ -208,7 +218,11 @@ class TopologyQueries:
         )
         if interval:
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
-        return RunningQuery(query, writer.start())
+        return RunningQuery(
+            query,
+            writer.start(),
+            begins=lambda spout: spout_source.read_begin(self._scratch, query.name, spout),
+        )
 
 
 def _last_batch(log: Path) -> int:

@@ -72,8 +72,19 @@ def read_place(scratch: Path, query: str, spout: str) -> Place | None:
     return Place(begun=written["begun"], ends=written["ends"], trouble=written["trouble"])
 
 
-def _place_file(scratch: Path, query: str, spout: str) -> Path:
-    return scratch / f"place-{query}-{spout}.json"
+def read_begin(scratch: Path, query: str, spout: str) -> dict[str, int] | None:
+    """Return where a spout has begun; None if it was begun by another process."""
+    try:
+        found: dict[str, int] = json.loads(
+            _place_file(scratch, query, spout, "begin").read_text(encoding="utf-8")
+        )
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _place_file(scratch: Path, query: str, spout: str, what: str = "place") -> Path:
+    return scratch / f"{what}-{query}-{spout}.json"
 
 
 def _program(file: str) -> Program:
@@ -123,6 +134,8 @@ class SpoutReader(DataSourceStreamReader):
         except OSError:
             begins = {}  # It is asked again by each look, which tells of the trouble.
         self._acked = begins
+        query = _program(self._file).query.name
+        replace(_place_file(Path(self._scratch), query, self._name, "begin"), begins)
         return begins
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

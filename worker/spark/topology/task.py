@@ -393,6 +393,8 @@ class TopologyTask:
         if failure is not None:
             self._failed(*failure)
             return
+        # A query that rests has told of its last batch by now.
+        busy = queries.is_busy()
         acked: Tally = Counter()
         for each in queries.running:
             for spout, count in each.acked().items():
@@ -403,7 +405,7 @@ class TopologyTask:
             self._windows.add(acked, time.time())
             if not self._refused_version:
                 self._trouble = ""
-        self._standing = replace(self._standing, busy=queries.is_busy())
+        self._standing = replace(self._standing, busy=busy)
 
     def _overdue(self) -> tuple[str, BaseException] | None:
         limit = int(setting(TIMEOUT, self._topology().config))
