@@ -157,7 +157,7 @@ def test_each_line_of_the_tables_about_topologies_names_its_tests() -> None:
         part.split("\n\n")[0]
         for part in re.split(r"^\|[^\n]*\| test \|\n\|-[^\n]*\n", text, flags=re.MULTILINE)[1:]
     ]
-    assert len(tables) == 2
+    assert len(tables) == 3
     rows = [row for table in tables for row in table.splitlines() if row.startswith("|")]
     assert len(rows) > 25
     known = modules_of_tests()

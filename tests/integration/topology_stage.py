@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from common.topology.components import Batch, Record, Sink
 from common.topology.declaration import Topology
@@ -74,6 +75,9 @@ class Stage:
         try:
             for each in queries.running:
                 each.handle.processAllAvailable()
+        except StreamingQueryException as error:
+            _, own = queries.failure() or ("", error)
+            raise own from error
         finally:
             queries.stop()
 

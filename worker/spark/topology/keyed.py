@@ -29,7 +29,15 @@ from common.topology.components import FORGET, Record, StatefulBolt, Stream
 from common.topology.emitting import Emitter
 from worker.spark.topology.figures import EXECUTED, MICROS, TASK, TaskTally
 from worker.spark.topology.program import Pickled, Program
-from worker.spark.topology.stages import Guard, KeyDone, batch_number, partition_number
+from worker.spark.topology.stages import (
+    RAISED,
+    ComponentFailedError,
+    Guard,
+    KeyDone,
+    batch_number,
+    failed_at,
+    partition_number,
+)
 
 OUT: Final = "_done"
 _FIRST: Final = itemgetter(0, 1)
@@ -93,6 +101,7 @@ class _Work:
         part = program.part(component)
         assert isinstance(part.component, StatefulBolt)
         self._bolt = part.component
+        self._name = component
         self._state = state
         self._handle = handle
         self._has_timers = has_timers(self._bolt)
@@ -106,7 +115,15 @@ class _Work:
         self._guard = Guard(program, part, self._task, batch_number(), self._tally)
 
     def take(self, key: tuple[Any, ...], packed: list[tuple[Any, ...]]) -> KeyDone:
-        """Have the bolt take the records of a key, and keep its state."""
+        """Have the bolt take the records of a key, and keep its state; `ComponentFailedError`."""
+        try:
+            return self._take(key, packed)
+        except ComponentFailedError:
+            raise
+        except RAISED as error:
+            raise self._failed(error) from error
+
+    def _take(self, key: tuple[Any, ...], packed: list[tuple[Any, ...]]) -> KeyDone:
         begun = time.perf_counter_ns()
         # As they were emitted by each task: they may come from several batches of Arrow.
         packed.sort(key=_FIRST)
@@ -127,11 +144,14 @@ class _Work:
 
     def wake(self, key: tuple[Any, ...], due: int, now: int) -> KeyDone | None:
         """Have the bolt do what is due at a key; None if nothing is any more."""
-        change = self._change()
-        if change.is_new or change.due != due:
-            return None  # The key was forgotten, or is to be woken at another time, since.
-        change.wake(key, datetime.fromtimestamp(now / 1_000, UTC))
-        change.keep()
+        try:
+            change = self._change()
+            if change.is_new or change.due != due:
+                return None  # The key was forgotten, or is to be woken at another time, since.
+            change.wake(key, datetime.fromtimestamp(now / 1_000, UTC))
+            change.keep()
+        except RAISED as error:
+            raise self._failed(error) from error
         return self._done(key, 0)
 
     def close(self) -> None:
@@ -140,7 +160,11 @@ class _Work:
 
     def _change(self) -> _Change:
         due = self._bolt.due if self._has_timers else None
-        return _Change(self._bolt, _Store(self._state, self._handle), self._emit, due)
+        store = _Store(self._state, self._handle)
+        return _Change(self._bolt, store, self._emit, due, undoes=not self._guard.is_strict)
+
+    def _failed(self, error: BaseException) -> ComponentFailedError:
+        return failed_at(self._name, self._task, error)
 
     def _done(self, key: tuple[Any, ...], records: int) -> KeyDone:
         counts, self._tally.counts = self._tally.counts, Counter()
@@ -156,7 +180,10 @@ class _Store:
 
 
 class _Change:
-    """The change of one key's state in a batch. `next_due` tells when a state is to be woken."""
+    """The change of one key's state in a batch. `next_due` tells when a state is to be woken.
+
+    `undoes`: a record that fails leaves the state as it was, whatever the bolt has done to it.
+    """
 
     def __init__(
         self,
@@ -164,11 +191,14 @@ class _Change:
         store: _Store,
         emit: _Kept,
         next_due: Callable[[Any], datetime | None] | None,
+        *,
+        undoes: bool,
     ) -> None:
         self._bolt = bolt
         self._store = store
         self._emit = emit
         self._next_due = next_due
+        self._undoes = undoes
         found = store.state.get()
         self.is_new = found is None
         self.due: int | None = None if found is None else found[1]
@@ -179,7 +209,15 @@ class _Change:
         """Have the bolt take a record."""
         if self.state is FORGET:
             self.state = self._bolt.initial()
-        self.state = self._bolt.process(record, self.state, self._emit)
+        if not self._undoes or isinstance(self.state, _UNCHANGING):
+            self.state = self._bolt.process(record, self.state, self._emit)
+            return
+        before = _pickled(self.state)
+        try:
+            self.state = self._bolt.process(record, self.state, self._emit)
+        except BaseException:
+            self.state = pickle.loads(before)  # noqa: S301  # Our own, of just now.
+            raise
 
     def wake(self, key: tuple[Any, ...], now: datetime) -> None:
         """Have the bolt do what is due."""
@@ -197,9 +235,19 @@ class _Change:
             if moment is not None:
                 self._store.timers.registerTimer(moment)
         if not forgotten:
-            self._store.state.update((pickle.dumps(self.state), moment))
+            self._store.state.update((_pickled(self.state), moment))
         elif not self.is_new:
             self._store.state.clear()
+
+
+_UNCHANGING: Final = (int, float, str, bytes, type(None))
+
+
+def _pickled(state: Any) -> bytes:
+    try:
+        return pickle.dumps(state)
+    except Exception as error:
+        raise TypeError(f"a state of type {type(state).__name__} can't be kept: {error}") from error
 
 
 class _Kept(Emitter):

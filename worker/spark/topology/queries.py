@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from common.topology.config import INTERVAL, setting
 from common.topology.declaration import Topology
 from common.topology.plan import Query, queries_of
 from worker.spark.topology import spout_source
+from worker.spark.topology.checkpoints import CHECKPOINTS, is_open, kept_tasks
 from worker.spark.topology.figures import Tally, TallyParam
 from worker.spark.topology.frames import QueryFrames
 from worker.spark.topology.program import Pickled, Program
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINTS: Final = "checkpoints"
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -41,10 +42,20 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.noDataProgressEventInterval": "600000",
 }
 """Settings of the session for the queries of topologies."""
+_QUIET_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.05
 
 
 class SparkEndedError(SchedulerError):
     """A query has ended without an error of its own."""
+
+
+class BatchFailedError(Exception):
+    """Ends a query of Spark's; its own error is that of `TopologyQueries.failure`."""
+
+
+class StillRunningError(SchedulerError):
+    """Tasks of stopped queries run on. Only the end of this process ends them for sure."""
 
 
 class UnfinishedBatchError(SchedulerError):
@@ -53,13 +64,17 @@ class UnfinishedBatchError(SchedulerError):
 
 @dataclass(slots=True)
 class RunningQuery:
-    """One query that runs. `places`: those of each spout behind the last batch."""
+    """One query that runs.
+
+    `places`: those of each spout behind the last batch. `errors`: of its batches.
+    """
 
     query: Query
     handle: StreamingQuery
     places: dict[str, Mapping[str, int]] = field(default_factory=dict)
     begins: Callable[[str], Mapping[str, int] | None] = lambda _: None
     """Returns where a spout has begun, if this process began it: Spark has no start for that."""
+    errors: list[BaseException] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -132,42 +147,49 @@ class TopologyQueries:
         return spout_source.read_place(self._scratch, query, spout)
 
     def stop(self) -> None:
-        """Stop all queries; a batch that runs is not waited for."""
+        """Stop all queries, in the middle of their batches, and wait until none of their tasks run.
+
+        Spark gives its jobs up at once, and ends a process that does not listen only seconds later.
+        """
         for each in self.running:
             each.handle.stop()
+        if self.running:
+            self._await_quiet()
         self.running = ()
+
+    def _await_quiet(self) -> None:
+        """Wait until no task of Spark's runs; `StillRunningError` if that takes too long."""
+        tracker = self._spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001  # Python's tracker has no tasks.
+        deadline = time.monotonic() + _QUIET_SECONDS
+        while any(each.numRunningTasks() for each in tracker.getExecutorInfos()):
+            if time.monotonic() > deadline:
+                raise StillRunningError(
+                    f"a batch still runs {_QUIET_SECONDS:.0f} s after it was stopped"
+                )
+            time.sleep(_LOOK_SECONDS)
 
     def failure(self) -> tuple[str, BaseException] | None:
         """Return a query that has ended, and why; None while all run."""
         for each in self.running:
             if not each.handle.isActive:
                 ended = SparkEndedError(f"query {each.name} has ended")
-                return each.name, each.handle.exception() or ended
+                return each.name, next(iter(each.errors), None) or each.handle.exception() or ended
         return None
 
     def is_busy(self) -> bool:
         """Return True if a batch runs, or one that was begun is to be done."""
         return any(each.handle.status["isTriggerActive"] for each in self.running) or any(
-            self._is_open(each.name) for each in self.running
+            is_open(self._folder / CHECKPOINTS / each.name) for each in self.running
         )
-
-    def _is_open(self, query: str) -> bool:
-        """Return True if Spark has planned a batch that it has not committed."""
-        folder = self._folder / CHECKPOINTS / query
-        return _last_batch(folder / "offsets") > _last_batch(folder / "commits")
 
     def _spread(self, query: Query, tasks: int) -> None:
         """Have the states of a query that does not run spread over so many tasks."""
         folder = self._folder / CHECKPOINTS / query.name
-        last = _last_batch(folder / "offsets")
-        if last < 0:
-            return
-        _, about, *_ = (folder / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
-        kept = json.loads(about)["conf"].get("spark.sql.shuffle.partitions")
-        if kept is not None and int(kept) != tasks:
-            if self._is_open(query.name):
+        kept = kept_tasks(folder)
+        if kept is not None and kept != tasks:
+            if is_open(folder):
                 raise UnfinishedBatchError(
-                    f"batch {last} of query {query.name} is to be done by {kept} tasks first"
+                    f"the last batch of query {query.name} is to be done by {kept} tasks first"
                 )
             manager = self._spark._streamingCheckpointManager  # noqa: SLF001  # It has no other.
             manager.repartition(str(folder), tasks)
@@ -199,7 +221,18 @@ class TopologyQueries:
             self._spread(query, tasks)
         spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
 
+        errors: list[BaseException] = []
+
         def run(frame: DataFrame, number: int) -> None:
+            try:
+                run_batch(frame, number)
+            except Exception as error:  # noqa: BLE001  # Spark raises anything.
+                errors.append(error)
+                # Spark searches a long text for a short one by an expression that takes all of
+                # its thread's stack, and the query never ends.
+                raise BatchFailedError(f"batch {number} has failed") from None
+
+        def run_batch(frame: DataFrame, number: int) -> None:
             before = Counter(tally.value)
             self.begun(query.name, number)
             spark.sparkContext.setLocalProperty(BATCH, str(number))
@@ -222,15 +255,8 @@ class TopologyQueries:
             query,
             writer.start(),
             begins=lambda spout: spout_source.read_begin(self._scratch, query.name, spout),
+            errors=errors,
         )
-
-
-def _last_batch(log: Path) -> int:
-    """Return the last batch of one of Spark's logs; -1 if there is none."""
-    found = (
-        [int(each.name) for each in log.iterdir() if each.name.isdecimal()] if log.is_dir() else []
-    )
-    return max(found, default=-1)
 
 
 def _places(offset: str | None) -> dict[str, int]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -26,6 +26,7 @@ from worker.spark.streaming.documents import replace
 from worker.spark.streaming.ranges import limited, pieces
 from worker.spark.topology.outbox import Outbox
 from worker.spark.topology.program import Pickled, Program, ddl_of
+from worker.spark.topology.stages import RAISED, failed_at, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,6 +152,8 @@ class SpoutReader(DataSourceStreamReader):
         except OSError as error:
             # A folder, a broker, a database that is away may come back.
             trouble, found = f"{type(error).__name__}: {error!s:.300}", {}
+        except RAISED as error:
+            raise failed_at(self._name, 0, error) from error
         place = Place(begun=start, ends=found, trouble=trouble)
         replace(
             _place_file(Path(self._scratch), program.query.name, self._name),
@@ -178,16 +181,21 @@ class SpoutReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         name, start, end = partition.value
         program = _program(self._file)
-        tasks = program.part(self._name).tasks
-        outbox = Outbox(program, self._name, task_of(name, tasks), start)
-        for number, found in enumerate(self._spout().read(name, start, end), 1):
-            if isinstance(found, tuple):
-                outbox(*found)
-            else:
-                yield from outbox.give_rows(found, DEFAULT)
-            if number % _AT_ONCE == 0:
-                yield from outbox.give()
-        yield from outbox.give()
+        task = task_of(name, program.part(self._name).tasks)
+        outbox = Outbox(program, self._name, task, start)
+        records: Iterator[Any] = iter(())
+        try:
+            records = iter(self._spout().read(name, start, end))
+            for number, found in enumerate(records, 1):
+                if isinstance(found, tuple):
+                    outbox(*found)
+                else:
+                    yield from outbox.give_rows(found, DEFAULT)
+                if number % _AT_ONCE == 0:
+                    yield from outbox.give()
+            yield from outbox.give()
+        except RAISED as error:
+            raise failed_at(self._name, task, error, place=_place_in(records)) from error
 
     def commit(self, end: dict[str, int]) -> None:
         with suppress(OSError):
@@ -217,6 +225,12 @@ class SpoutReader(DataSourceStreamReader):
         found = _program(self._file).part(self._name).component
         assert isinstance(found, Spout)
         return found
+
+
+def _place_in(records: Iterator[object]) -> str:
+    """Return the line at which a generator has given its last record, if it is one."""
+    frame = getattr(records, "gi_frame", None)
+    return "" if frame is None else place_of(frame.f_code.co_filename, frame.f_lineno)
 
 
 def task_of(partition: str, tasks: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,10 @@ BATCH: Final = "orcaflow.batch"
 _SPARKS_BATCH: Final = "streaming.sql.batchId"
 PACKED: Final = "_records"
 DEAD_LETTERS: Final = "dead-letters"
+
+
+RAISED: Final = (Exception, SystemExit)
+"""The errors that an author's code raises: anything, and `sys.exit` is one."""
 
 
 class ComponentFailedError(Exception):
@@ -247,7 +252,10 @@ class ComponentWork:
             if isinstance(edge.taken.grouping, ByFields):
                 places = key_places(edge, self._program.stream_of(edge))
                 self._seen.update(tuple(r.values[at] for at in places) for r in records)
-        given += self.outbox.give()
+        try:
+            given += self.outbox.give()
+        except RAISED as error:  # An object that can't be pickled.
+            raise failed_at(self._part.id, self._task, error) from error
         self.tally.executed(taken, rows.num_rows)
         self.tally.add(MICROS, "", (time.perf_counter_ns() - begun) // 1_000)
         yield from given
@@ -261,7 +269,7 @@ class ComponentWork:
             batch = Batch(self._program.topology.name, self._batch, query, self._task)
             try:
                 component.write(self._share, batch)
-            except Exception as error:
+            except RAISED as error:
                 raise failed_at(self._part.id, self._task, error) from error
             self.tally.add(MICROS, "", (time.perf_counter_ns() - begun) // 1_000)
         self._guard.close()
@@ -279,7 +287,7 @@ class ComponentWork:
         emit = RowsOutbox(self.outbox)
         try:
             component.process(Rows(named, edge.taken.component, edge.taken.stream), emit)
-        except Exception as error:
+        except RAISED as error:
             raise failed_at(self._part.id, self._task, error) from error
         return emit.given
 
@@ -311,6 +319,8 @@ class Guard:
         configs = (part.config, program.topology.config)
         self._on_error = OnError(setting(ON_ERROR, *configs))
         self._tries = int(setting(TRIES, *configs))
+        self.is_strict = self._on_error is OnError.FAIL and self._tries == 1
+        """True if the first error fails the batch, so that nothing is ever to be taken back."""
         self._part = part
         self._task = task
         self._tally = tally
@@ -330,12 +340,11 @@ class Guard:
         taken: str,
     ) -> None:
         """Process records one by one; `ComponentFailedError` if one fails the batch."""
-        is_strict = self._on_error is OnError.FAIL and self._tries == 1
         for record in records:
-            mark = {} if is_strict else outbox.mark()
+            mark = {} if self.is_strict else outbox.mark()
             try:
                 process(record)
-            except Exception as error:  # noqa: BLE001  # An author's code raises anything.
+            except RAISED as error:
                 outbox.take_back(mark)
                 self._again(record, process, outbox, error, taken)
 
@@ -344,21 +353,21 @@ class Guard:
         record: Record,
         process: Callable[[Record], object],
         outbox: Undoable,
-        error: Exception,
+        error: BaseException,
         taken: str,
     ) -> None:
         for _ in range(self._tries - 1):
             mark = outbox.mark()
             try:
                 process(record)
-            except Exception as again:  # noqa: BLE001  # As above.
+            except RAISED as again:
                 outbox.take_back(mark)
                 error = again
             else:
                 return
         self.give_up(record, error, taken)
 
-    def give_up(self, record: Record, error: Exception, taken: str) -> None:
+    def give_up(self, record: Record, error: BaseException, taken: str) -> None:
         """Do with a record what is to be done after the last try."""
         told = failed_at(self._part.id, self._task, error)
         if self._on_error is OnError.FAIL:
@@ -379,6 +388,8 @@ class Guard:
     def close(self) -> None:
         """Keep the dead letters of the batch, in the place of those of its last try."""
         if not self._letters:
+            if self._on_error is OnError.DEAD_LETTER:
+                self._file.unlink(missing_ok=True)
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         beside = self._file.with_name(f".{self._file.name}.{os.getpid()}")
@@ -405,19 +416,34 @@ def count_emitted(tally: TaskTally, outbox: Outbox) -> None:
         tally.add(TRANSFERRED, stream, count)
 
 
-def failed_at(component: str, task: int, error: BaseException) -> ComponentFailedError:
-    """Return the error of a component with the component, the task and the line in its text."""
-    place = ""
+def failed_at(
+    component: str, task: int, error: BaseException, *, place: str = ""
+) -> ComponentFailedError:
+    """Return the error of a component with the component, the task and the line in its text.
+
+    `place` is for an error that was raised outside of the author's code.
+    """
     trace = error.__traceback__
+    found = ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(_OUR_FOLDERS):
-            place = f" ({Path(file).name}:{trace.tb_lineno})"
+        if not file.startswith(_OTHER_FOLDERS):
+            found = place_of(file, trace.tb_lineno)
         trace = trace.tb_next
-    return ComponentFailedError(
-        f"{component}, task {task}: {type(error).__name__}: {error!s:.500}{place}"
-    )
+    told = f"{type(error).__name__}: {error!s:.500}"
+    return ComponentFailedError(f"{component}, task {task}: {told}{found or place}")
+
+
+def place_of(file: str, line: int) -> str:
+    """Return a place in the code, for the end of a sentence."""
+    return f" ({Path(file).name}:{line})"
 
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
-_OUR_FOLDERS: Final = (str(_ROOT / "worker"), str(_ROOT / "common"))
+_OTHER_FOLDERS: Final = (
+    str(_ROOT / "worker"),
+    str(_ROOT / "common"),
+    # The line of the author's that has called a library says more than the library's.
+    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
+    "<frozen ",
+)

@@ -36,6 +36,7 @@ from common.topology_loading import loaded
 from orcaflow import topology_orders
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming.documents import replace as replace_file
+from worker.spark.topology.checkpoints import CURE, HERITAGE, missing
 from worker.spark.topology.figures import ACKED, EMITTED, ERROR, FAILED, TRANSFERRED, Tally
 from worker.spark.topology.life import Standing, Step, next_step, switched_off
 from worker.spark.topology.queries import TopologyQueries
@@ -50,9 +51,18 @@ _TELL_SECONDS: Final = 0.5
 _KEEP_SECONDS: Final = 10.0
 _SHOWN_ERRORS: Final = 50
 SCRATCH: Final = "topology"
-HERITAGE: Final = "heritage.json"
 FIGURES: Final = "figures.json"
 BEAT: Final = "beat.json"
+_OF_CALLS: Final = "An error occurred while calling "
+_ENDED: Final = "Python worker exited unexpectedly"
+_ENDED_ITSELF: Final = (
+    "a process of its components has ended by itself in the middle of a batch: a component has"
+    " ended it (as by os._exit), has crashed it, or has taken more memory than there was"
+)
+_OF_CHECKPOINT: Final = re.compile(
+    r"STATE_STORE|RocksDB|streaming\.state\.|\.changelog|Incomplete log file|BATCH_METADATA"
+    r"|/(offsets|commits)/\d|HDFSMetadataLog|OffsetSeqLog|CommitLog"
+)
 _OF_COMPONENT: Final = re.compile(r"ComponentFailedError: (.+)")
 
 
@@ -106,21 +116,24 @@ class TopologyTask:
         *,
         scratch: Path,
         say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`scratch` is made, and is this process's own."""
+        """`scratch` is made, and is this process's own. `clock`: seconds that only go forward."""
         self.spark = spark
         """The session; another one after a rebalance to other cores."""
         self._work = work
         self._conversation = conversation
         self._scratch = scratch
         self._say = say
+        self._clock = clock
         self._wanted = work.wanted
         self._standing = Standing(applied=work.wanted)
         self._declared: Topology | None = None
         self._queries: TopologyQueries | None = None
         self._windows = Windows(self._kept_figures(), begun=time.time())
         self._began = datetime.now(UTC)
-        self._batch = -1
+        # An attempt that is refused must not have the next one believe that nothing was ever done.
+        self._batch = -1 if work.report is None else work.report.batch
         self._batch_begun: dict[str, float] = {}
         self._errors: deque[ComponentError] = deque(maxlen=_SHOWN_ERRORS)
         self._trouble = ""
@@ -142,7 +155,7 @@ class TopologyTask:
                 step = next_step(
                     self._standing,
                     self._wanted,
-                    time.monotonic(),
+                    self._clock(),
                     most_failures=int(setting(FAILURES, self._topology().config)),
                 )
                 if step is Step.END:
@@ -160,7 +173,7 @@ class TopologyTask:
         self._say("killed: its checkpoints are gone")
 
     def _carry_out(self, step: Step) -> None:
-        now = time.monotonic()
+        now = self._clock()
         match step:
             case Step.SWITCH_ON:
                 self._pause(paused=False)
@@ -254,7 +267,7 @@ class TopologyTask:
         self._batch_begun.clear()
 
     def _begun_batch(self, query: str, _number: int) -> None:
-        self._batch_begun[query] = time.monotonic()
+        self._batch_begun[query] = self._clock()
 
     def _committed(self, query: str, number: int, done: Tally) -> None:
         self._batch_begun.pop(query, None)
@@ -283,7 +296,7 @@ class TopologyTask:
         told = reason_of(error)
         failures = self._standing.failures + 1
         self._standing = replace(
-            self._standing, failures=failures, failed_at=time.monotonic(), busy=False
+            self._standing, failures=failures, failed_at=self._clock(), busy=False
         )
         self._last_failure = error
         self._trouble = told
@@ -372,14 +385,15 @@ class TopologyTask:
     def _check_checkpoints(self) -> None:
         """Refuse to begin anew where batches were committed, and their places are gone."""
         report = self._work.report
-        if report is None or report.batch < 0 or (self._work.folder / HERITAGE).exists():
+        if report is None or report.batch < 0:
             return
-        raise WorkFailedError(
-            f"the checkpoints of topology {self._work.name} are gone from {self._work.folder}:"
-            " bring them back, or kill the topology and submit it anew, to begin where its spouts"
-            " begin, with empty states",
-            FailureReason.DATA_ERROR,
-        )
+        found = [*missing(self._work.folder)]
+        if found:
+            raise WorkFailedError(
+                f"the checkpoints of topology {self._work.name} are gone from {self._work.folder}"
+                f" ({', '.join(found)} missing): {CURE}",
+                FailureReason.DATA_ERROR,
+            )
 
     # ---- looking and telling
 
@@ -409,14 +423,14 @@ class TopologyTask:
 
     def _overdue(self) -> tuple[str, BaseException] | None:
         limit = int(setting(TIMEOUT, self._topology().config))
-        now = time.monotonic()
+        now = self._clock()
         for query, begun in list(self._batch_begun.items()):
             if now - begun > limit:
                 return query, TimeoutError(f"a batch of query {query} took longer than {limit} s")
         return None
 
     def _report_progress(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now < self._reported_at + _TELL_SECONDS:
             return
         self._reported_at = now
@@ -495,5 +509,11 @@ def reason_of(error: BaseException) -> str:
         return found[1].strip()
     if isinstance(error, SchedulerError | TimeoutError):
         return text
-    lines = [line for line in text.splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:1_000]
+    if _ENDED in text:
+        return _ENDED_ITSELF
+    lines = [line.removeprefix(": ") for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(_OF_CALLS)]
+    told = (own[0] if own else type(error).__name__)[:1_000]
+    if _OF_CHECKPOINT.search(text):
+        return f"{told}; its checkpoint is damaged or away: {CURE}"
+    return told
