@@ -42,6 +42,8 @@ DESKS: Final = ("EWR", "JFK", "LGA")
 LATE: Final = 60
 SESSION_SECONDS: Final = 8
 PATIENCE_SECONDS: Final = 240.0
+ENDING_SECONDS: Final = 30.0
+LIVE: Final = ("SUBMITTED", "RUNNING", "READY_STOP")
 
 console = Console(highlight=False)
 
@@ -274,7 +276,18 @@ def cluster(home: Path) -> Iterator[dict[str, str]]:
         )
         yield environment
     finally:
+        # A task outlives its daemons: of a demo that has failed nothing is to go on.
+        orcaflow(environment, "topology", "kill", NAME, "--now", check=False)
+        end = time.monotonic() + ENDING_SECONDS
+        while time.monotonic() < end and is_live(environment):
+            time.sleep(1)
         orcaflow(environment, "server", "stop", "standalone-server", check=False)
+
+
+def is_live(environment: Mapping[str, str]) -> bool:
+    """Return True while a run of the topology is live."""
+    told = orcaflow(environment, "topology", "status", NAME, "-o", "json", check=False)
+    return bool(told) and json.loads(told)["run_state"] in LIVE
 
 
 def orcaflow(environment: Mapping[str, str], *arguments: str, check: bool = True) -> str:
