@@ -100,6 +100,9 @@ class Component:
     """The fields of the default stream, or those of each stream by its name."""
 
 
+_FOR_TRIALS: Final = "{} has no `ends` and `read`: it is a spout for trials alone"
+
+
 class Spout(Component):
     """A source of records that can be read again, in partitions whose records have places.
 
@@ -124,9 +127,8 @@ class Spout(Component):
         `begun` are the places up to which partitions have been read; one that is missing in the
         answer stands still. Asked between two batches, in one process for all of them.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} has no `ends` and `read`: it is a spout for trials alone"
-        )
+        # Not abstract: a spout for trials has neither, and is made like any other.
+        raise NotImplementedError(_FOR_TRIALS.format(type(self).__name__))
 
     def read(
         self, partition: str, start: int, end: int
@@ -136,7 +138,8 @@ class Spout(Component):
         Whole tables whose columns are the fields are quicker than records one by one. A batch that
         has failed is read again by its places.
         """
-        raise NotImplementedError
+        # As above.
+        raise NotImplementedError(_FOR_TRIALS.format(type(self).__name__))
 
     def on_ack(self, places: Mapping[str, int]) -> None:
         """Hear that all records before these places are done: their batches are committed.

@@ -280,6 +280,7 @@ def cluster(home: Path) -> Iterator[dict[str, str]]:
         orcaflow(environment, "topology", "kill", NAME, "--now", check=False)
         end = time.monotonic() + ENDING_SECONDS
         while time.monotonic() < end and is_live(environment):
+            # The end of a run is told to who asks.
             time.sleep(1)
         orcaflow(environment, "server", "stop", "standalone-server", check=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from common.model.topologies import RunState
+from common.model.topologies import Report, RunState, Wanted
 from tests.integration.topology_people import (
     KilledError,
     People,
@@ -112,6 +112,28 @@ def test_another_task_goes_on_where_the_former_was_lost(place: Place) -> None:
     shutil.rmtree(place.folder / "state")
     with pytest.raises(WorkFailedError, match="the checkpoints of topology words are gone"):
         place.run(more)
+
+
+def test_a_killed_topology_ends_though_its_task_was_lost_while_it_removed_the_folder(
+    place: Place,
+) -> None:
+    (place.folder / "state" / "checkpoints").mkdir(parents=True)
+    place.report = Report(state=RunState.DRAINING, batch=3)
+    place.wanted = Wanted(number=2, killed=True, wait_seconds=0)
+    place.run(lambda _: for_ever())
+    assert not (place.folder / "state").exists()
+
+
+def test_what_checkpoints_depend_on_is_kept_before_a_query_begins(place: Place) -> None:
+    metadata = place.folder / "state" / "checkpoints" / "count" / "metadata"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("none of Spark's")
+
+    def script(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: report.failures == 1)
+        assert (place.folder / "state" / "heritage.json").exists()
+
+    place.run(script)
 
 
 def test_a_batch_that_fails_is_tried_again_and_then_given_up(place: Place) -> None:

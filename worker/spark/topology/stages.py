@@ -107,13 +107,17 @@ class LevelStage:
         self._tally.add(work.tally.counts)
 
 
-class BoltStage:
-    """Runs the tasks of one bolt ahead of the head, whose partitions are its tasks."""
+class ComponentStage:
+    """A stage of one component alone, whose tasks are its partitions."""
 
     def __init__(self, program: Pickled, component: str, tally: Accumulator[Tally]) -> None:
         self._program = program
         self._component = component
         self._tally = tally
+
+
+class BoltStage(ComponentStage):
+    """Runs the tasks of one bolt ahead of the head."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         program = self._program.value
@@ -126,13 +130,8 @@ class BoltStage:
         self._tally.add(work.tally.counts)
 
 
-class PackStage:
+class PackStage(ComponentStage):
     """Gathers the records of each key into one row, before Spark sorts them by their keys."""
-
-    def __init__(self, program: Pickled, component: str, tally: Accumulator[Tally]) -> None:
-        self._program = program
-        self._component = component
-        self._tally = tally
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -179,13 +178,8 @@ class PackStage:
                 )
 
 
-class UnpackStage:
-    """Gives out what the keys of a stateful bolt have emitted; its partitions are its tasks."""
-
-    def __init__(self, program: Pickled, component: str, tally: Accumulator[Tally]) -> None:
-        self._program = program
-        self._component = component
-        self._tally = tally
+class UnpackStage(ComponentStage):
+    """Gives out what the keys of a stateful bolt have emitted."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         program = self._program.value

@@ -146,6 +146,10 @@ class TopologyTask:
         """Run until people kill it; whatever ends it otherwise is raised."""
         self._beat()
         self._report_progress()
+        if self._wanted.killed:
+            # A former attempt was lost on its way to the end: nothing emits, nothing is to be kept.
+            self._remove()
+            return
         self._check_checkpoints()
         self._declared = self._load(self._work)
         self._say(f"topology {self._work.name}, version {self._work.version}")
@@ -168,7 +172,10 @@ class TopologyTask:
             self._stop()
             raise
         self._stop()
-        self._keep_figures()
+        self._remove()
+
+    def _remove(self) -> None:
+        """Remove all that outlives an attempt; if it is lost meanwhile, the next one ends it."""
         shutil.rmtree(self._work.folder, ignore_errors=True)
         self._say("killed: its checkpoints are gone")
 
@@ -246,12 +253,13 @@ class TopologyTask:
         self._standing = replace(
             self._standing, running=True, emitting=emitting, busy=True, failed_at=None
         )
+        # Before the first batch: one that is committed without it would count as lost.
+        replace_file(self._work.folder / HERITAGE, heritage(topology))
         try:
             queries.start()
         except Exception as error:  # noqa: BLE001  # Spark raises anything.
             self._failed("", error)
             return
-        replace_file(self._work.folder / HERITAGE, heritage(topology))
         names = ", ".join(each.name for each in queries.running)
         self._say(f"running: {len(queries.running)} queries ({names})")
 
