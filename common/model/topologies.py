@@ -11,7 +11,7 @@ runs the task writes its reports. A topology is an ordinary run of one task of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -118,6 +118,17 @@ class Wanted:
             cores=document.get("cores"),
             executors=dict(document.get("executors", {})),
             tasks=dict(document.get("tasks", {})),
+        )
+
+    def shaped_as(self, former: Wanted) -> Wanted:
+        """Return this in the shape of former orders; a rebalance since then is not obeyed by it."""
+        return replace(
+            self,
+            number=self.number if self.rebalanced == former.rebalanced else former.number,
+            rebalanced=former.rebalanced,
+            cores=former.cores,
+            executors=former.executors,
+            tasks=former.tasks,
         )
 
 

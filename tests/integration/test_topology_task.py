@@ -114,6 +114,62 @@ def test_another_task_goes_on_where_the_former_was_lost(place: Place) -> None:
         place.run(more)
 
 
+def test_a_batch_that_was_begun_is_done_in_its_shape_before_a_rebalance(place: Place) -> None:
+    place.add("the cat", "poison")
+
+    def lost(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: report.failures == 1)
+        people.want(rebalanced=0, tasks={"count": 3, "keep": 1})
+        yield
+        raise KilledError
+
+    place.run(lost)
+    (place.folder / "cure").touch()
+
+    def spread(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: report.obeyed == people.wanted.number)
+        place.add("the dog")
+        yield from until(people, lambda report: executed(report, "keep") == 5)
+
+    people = place.run(spread)
+    assert next(each for each in people.last.components if each.id == "count").tasks == 3
+    assert place.counts() == {"the": 2, "cat": 1, "poison": 1, "dog": 1}
+    assert people.last.failures == 0
+
+
+def test_a_version_that_can_not_take_over_is_refused_by_the_next_task_too(place: Place) -> None:
+    place.add("the cat")
+
+    def lost(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: executed(report, "keep") == 2)
+        raise KilledError
+
+    place.run(lost)
+    place.code, place.code_version = place.coded(count="other"), 2
+    place.add("the end")
+
+    def more(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: "version 2 can't take over" in report.trouble)
+        yield from until(people, lambda _: place.counts().get("end") == 1)
+
+    people = place.run(more)
+    assert people.last.version == 1
+    assert place.counts() == {"the": 2, "cat": 1, "end": 1}
+
+
+def test_a_batch_that_fails_is_done_by_a_version_that_can(place: Place) -> None:
+    place.add("the cat", "poison")
+
+    def mended(people: People) -> Iterator[None]:
+        yield from until(people, lambda report: report.failures == 1)
+        people.work_ = replace(people.work_, version=2, code=place.coded(poison="none"))
+        people.want()
+        yield from until(people, lambda report: executed(report, "keep") == 3)
+
+    assert place.run(mended).last.version == 2
+    assert place.counts() == {"the": 1, "cat": 1, "poison": 1}
+
+
 def test_a_killed_topology_ends_though_its_task_was_lost_while_it_removed_the_folder(
     place: Place,
 ) -> None:

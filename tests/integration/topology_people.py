@@ -111,10 +111,12 @@ class Place:
         self.report: Report | None = None
         self.wanted = Wanted(wait_seconds=0)
         self.code = self.coded()
+        self.code_version = 1
 
-    def coded(self, *, step: int = 1, count: str = "count") -> Code:
-        """Return the code of a version that counts by so much."""
-        text = WORDS.format(here=str(self.folder), step=step, count=count)
+    def coded(self, *, step: int = 1, count: str = "count", poison: str = "poison") -> Code:
+        """Return the code of a version that counts by so much, and fails at a word."""
+        text = WORDS.replace('"poison" and', f'"{poison}" and')
+        text = text.format(here=str(self.folder), step=step, count=count)
         return Code(main="words_topology.py:topology", files={"words_topology.py": text})
 
     def add(self, *lines: str) -> None:
@@ -128,7 +130,7 @@ class Place:
         state.mkdir(exist_ok=True)
         work = Work(
             name="words",
-            version=1,
+            version=self.code_version,
             generation=1,
             code=self.code,
             wanted=self.wanted,

@@ -73,6 +73,19 @@ def test_a_failed_batch_is_done_before_a_rebalance() -> None:
     assert step(off, REBALANCED, NOW + 1) is Step.START
 
 
+def test_what_a_lost_task_has_left_is_begun_before_a_rebalance() -> None:
+    off = replace(OFF, running=False, drain_since=NOW - 60)
+    assert step(off, REBALANCED) is Step.START
+    # A kill needs no good batch.
+    assert step(off, KILLED) is Step.END
+
+
+@pytest.mark.parametrize("wanted", [ACTIVE, REBALANCED])
+def test_a_batch_that_failed_is_done_by_the_next_version(wanted: Wanted) -> None:
+    failed = replace(OFF, running=False, drain_since=NOW, failures=1, failed_at=NOW, stale=True)
+    assert step(failed, wanted) is Step.RENEW
+
+
 def test_rests_grow_to_a_bound() -> None:
     assert [rest_seconds(failures) for failures in (0, 1, 2, 3, 7)] == [0, 1, 2, 4, 60]
     assert rest_seconds(1_000) == LONGEST_REST_SECONDS

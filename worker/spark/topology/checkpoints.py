@@ -1,24 +1,65 @@
 """The checkpoints of a topology, as Spark and the task keep them, and what of them is missing.
 
-Everything here looks at files and changes none. A query's checkpoint has a log of the batches that
-were planned (`offsets`), one of those that were done (`commits`), and the states of its bolts.
+Of the files here the task writes `heritage.json` and `running.json` alone. A query's checkpoint has
+a log of the batches that were planned (`offsets`), one of those that were done (`commits`), and the
+states of its bolts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from common.errors import SchedulerError
+from common.model.topologies import Code, Wanted
+from worker.spark.streaming.documents import replace
 
 CHECKPOINTS: Final = "checkpoints"
 HERITAGE: Final = "heritage.json"
+RUNNING: Final = "running.json"
 CURE: Final = (
     "bring back what it was from a copy, or kill the topology and submit it anew, to begin where"
     " its spouts begin, with empty states"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The version and the shape that the queries were last started with.
+
+    A batch that was begun is to be done by them, whoever does it.
+    """
+
+    version: int
+    code: Code
+    wanted: Wanted
+
+    def keep(self, folder: Path) -> None:
+        """Replace what is kept in the folder of a topology."""
+        document = {
+            "version": self.version,
+            "code": self.code.document(),
+            "wanted": self.wanted.document(),
+        }
+        replace(folder / RUNNING, document)
+
+    @classmethod
+    def kept(cls, folder: Path) -> Running | None:
+        """Return what is kept; None before the first start. `DamagedCheckpointError`."""
+        try:
+            found = json.loads((folder / RUNNING).read_text(encoding="utf-8"))
+            return cls(
+                version=int(found["version"]),
+                code=Code.of(found["code"]),
+                wanted=Wanted.of(found["wanted"]),
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedCheckpointError(f"{folder / RUNNING} is damaged; {CURE}") from error
 
 
 class DamagedCheckpointError(SchedulerError):

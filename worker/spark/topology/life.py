@@ -74,11 +74,8 @@ def next_step(standing: Standing, wanted: Wanted, now: float, *, most_failures: 
     drains = wanted.killed or wanted.rebalanced > standing.applied.rebalanced
     if drains:
         return _draining(standing, wanted, now)
-    if standing.failed_at is not None:
-        is_over = now >= standing.failed_at + rest_seconds(standing.failures)
-        return Step.START if is_over else Step.NOTHING
     if not standing.running:
-        return Step.START
+        return _starting(standing, now)
     if standing.stale:
         if standing.emitting:
             return Step.SWITCH_OFF
@@ -92,16 +89,26 @@ def _draining(standing: Standing, wanted: Wanted, now: float) -> Step:
     """Return the step on the way to an end or to another shape."""
     if standing.drain_since is None or standing.emitting:
         return Step.SWITCH_OFF
+    if not standing.running and not wanted.killed:
+        # A batch that was begun has to be done by the tasks that it was begun by.
+        return _starting(standing, now)
     if now < standing.drain_since + wanted.wait_seconds:
         return Step.NOTHING
     if wanted.killed:
-        # Whoever kills has said how long to wait.
+        # Whoever kills has said how long to wait, and needs no good batch any more.
         return Step.END
-    if standing.failed_at is not None:
-        # Its batch has to be done by the tasks that it was begun by.
-        is_over = now >= standing.failed_at + rest_seconds(standing.failures)
-        return Step.START if is_over else Step.NOTHING
     return Step.NOTHING if standing.busy else Step.RESHAPE
+
+
+def _starting(standing: Standing, now: float) -> Step:
+    """Return the step to queries that run: at once, or a while after a batch that has failed."""
+    if standing.failed_at is None:
+        return Step.START
+    if standing.stale:
+        # Whoever submits another version of the code may mean to have this batch done.
+        return Step.RENEW
+    is_over = now >= standing.failed_at + rest_seconds(standing.failures)
+    return Step.START if is_over else Step.NOTHING
 
 
 def rest_seconds(failures: int) -> float:

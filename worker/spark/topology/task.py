@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from common.errors import SchedulerError
@@ -36,7 +37,7 @@ from common.topology_loading import loaded
 from orcaflow import topology_orders
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming.documents import replace as replace_file
-from worker.spark.topology.checkpoints import CURE, HERITAGE, missing
+from worker.spark.topology.checkpoints import CURE, HERITAGE, Running, missing
 from worker.spark.topology.figures import ACKED, EMITTED, ERROR, FAILED, TRANSFERRED, Tally
 from worker.spark.topology.life import Standing, Step, next_step, switched_off
 from worker.spark.topology.queries import TopologyQueries
@@ -134,6 +135,7 @@ class TopologyTask:
         self._began = datetime.now(UTC)
         # An attempt that is refused must not have the next one believe that nothing was ever done.
         self._batch = -1 if work.report is None else work.report.batch
+        self._batches: SimpleQueue[tuple[str, float, tuple[int, Tally] | None]] = SimpleQueue()
         self._batch_begun: dict[str, float] = {}
         self._errors: deque[ComponentError] = deque(maxlen=_SHOWN_ERRORS)
         self._trouble = ""
@@ -151,7 +153,7 @@ class TopologyTask:
             self._remove()
             return
         self._check_checkpoints()
-        self._declared = self._load(self._work)
+        self._begin()
         self._say(f"topology {self._work.name}, version {self._work.version}")
         try:
             while True:
@@ -173,6 +175,19 @@ class TopologyTask:
             raise
         self._stop()
         self._remove()
+
+    def _begin(self) -> None:
+        """Take up what a former attempt has run: whatever is wanted since then is to be done."""
+        kept = Running.kept(self._work.folder)
+        if kept is not None:
+            newest, self._work = (
+                self._work,
+                replace(self._work, version=kept.version, code=kept.code),
+            )
+            is_stale = newest.version != kept.version
+            self._standing = Standing(applied=kept.wanted, stale=is_stale)
+        self._declared = self._load(self._work)
+        self._recore()
 
     def _remove(self) -> None:
         """Remove all that outlives an attempt; if it is lost meanwhile, the next one ends it."""
@@ -199,6 +214,9 @@ class TopologyTask:
                 if step is Step.RENEW:
                     self._renew()
                 applied = self._wanted
+                if step is Step.RENEW:
+                    # A rebalance that is on its way has to wait for the batch that was begun.
+                    applied = self._wanted.shaped_as(self._standing.applied)
                 self._standing = Standing(applied=applied, emitting=False)
                 self._recore()
                 self._start()
@@ -244,7 +262,8 @@ class TopologyTask:
         queries = TopologyQueries(
             self.spark, topology, folder=self._work.folder, scratch=self._scratch
         )
-        queries.begun, queries.committed = self._begun_batch, self._committed
+        queries.begun = lambda query, _: self._batches.put((query, self._clock(), None))
+        queries.committed = lambda query, *done: self._batches.put((query, self._clock(), done))
         is_off = self._wanted.killed or self._standing.drain_since is not None
         emitting = self._wanted.active and not is_off
         self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -253,7 +272,11 @@ class TopologyTask:
         self._standing = replace(
             self._standing, running=True, emitting=emitting, busy=True, failed_at=None
         )
-        # Before the first batch: one that is committed without it would count as lost.
+        # Before the first batch: one that is committed without them would count as lost, or be done
+        # by others than those that have begun it.
+        Running(
+            version=self._work.version, code=self._work.code, wanted=self._standing.applied
+        ).keep(self._work.folder)
         replace_file(self._work.folder / HERITAGE, heritage(topology))
         try:
             queries.start()
@@ -272,10 +295,17 @@ class TopologyTask:
         if queries is not None:
             queries.stop()
         self._standing = replace(self._standing, running=False)
+        self._take_batches()
         self._batch_begun.clear()
 
-    def _begun_batch(self, query: str, _number: int) -> None:
-        self._batch_begun[query] = self._clock()
+    def _take_batches(self) -> None:
+        """Take note of batches that were begun and committed, which their queries' threads tell."""
+        while not self._batches.empty():
+            query, moment, done = self._batches.get()
+            if done is None:
+                self._batch_begun[query] = moment
+            else:
+                self._committed(query, *done)
 
     def _committed(self, query: str, number: int, done: Tally) -> None:
         self._batch_begun.pop(query, None)
@@ -376,7 +406,7 @@ class TopologyTask:
 
     def _recore(self) -> None:
         """Have another number of cores, if it is wanted."""
-        cores = self._wanted.cores
+        cores = self._standing.applied.cores
         if cores is None or cores == self.spark.sparkContext.defaultParallelism:
             return
         from pyspark.sql import SparkSession
@@ -409,6 +439,7 @@ class TopologyTask:
         queries = self._queries
         if queries is None or not self._standing.running:
             return
+        self._take_batches()
         failure = queries.failure()
         if failure is None:
             failure = self._overdue()
