@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Query
 
@@ -29,7 +29,13 @@ def list_lines(
     object_type: _Word = None,
     object_id: _Id = None,
     project_id: _Id = None,
-    outcome: Annotated[Literal["done", "refused"] | None, Query()] = None,
+    outcome: Annotated[
+        str | None, Query(max_length=64, description="What was `done`, or `refused`.")
+    ] = None,
+    before: Annotated[
+        int | None,
+        Query(ge=1, le=LARGEST_BIG_ID, description="Only older lines than the one with this id."),
+    ] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def list_lines(
         object_id=object_id,
         project_id=project_id,
         outcome=outcome,
-        before=cursors.read("audit", after, largest=LARGEST_BIG_ID),
+        before=cursors.read("audit", after, largest=LARGEST_BIG_ID) or before,
         limit=limit,
     )
     return {

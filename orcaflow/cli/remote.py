@@ -50,7 +50,7 @@ OVER_HTTP: Final = frozenset(
             "token revoke",
         ),
         *("project create", "project list", "project show", "project edit", "project delete"),
-        *("tenant create", "tenant list", "tenant delete", "alert list"),
+        *("tenant create", "tenant list", "tenant delete", "alert list", "audit list"),
         *("worker disable", "worker enable", "worker lazy", "worker list", "worker strategy"),
         "worker set-strategy",
         *("locks list", "dataset list", "dataset show", "dataset files", "dataset query"),

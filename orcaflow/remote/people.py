@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from common.model.rights import NOTHING, ROLES, Action
+from common.store.people.audit import AuditLine
 from common.store.people.identities import IdentityView
 from common.store.people.projects import MemberView, ProjectView
 from common.store.people.users import GrantView, TokenView, UserView
@@ -16,6 +17,8 @@ from operations.tokens import MadeToken
 from operations.users import Switched, UserDetail
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
+
+_PAGE: Final = 500
 
 
 def list_users(client: Client) -> list[UserDetail]:
@@ -204,6 +207,27 @@ def _token_of(row: Mapping[str, Any]) -> TokenView:
     )
 
 
+def list_audit(
+    client: Client, *, before: int | None = None, limit: int, **chosen: object
+) -> list[AuditLine]:
+    """List lines of the audit, a page at a time."""
+    found: list[AuditLine] = []
+    while len(found) < limit:
+        page = min(_PAGE, limit - len(found))
+        answer = client.get("/audit", {**chosen, "before": before, "limit": page})
+        found += [_line_of(row) for row in answer["items"]]
+        if answer["next"] is None:
+            break
+        before = found[-1].id
+    return found
+
+
+def _line_of(row: Mapping[str, Any]) -> AuditLine:
+    names = {"user": "user_name", "object": "object_name"}
+    values = {names.get(key, key): value for key, value in row.items()}
+    return AuditLine(**{**values, "at": datetime.fromisoformat(row["at"])})
+
+
 def _project_of(row: Mapping[str, Any]) -> ProjectView:
     return ProjectView(
         id=row["id"],
@@ -221,6 +245,7 @@ def _project_of(row: Mapping[str, Any]) -> ProjectView:
 
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "audits.list_audit": list_audit,
     "identities.link": link,
     "identities.unlink": unlink,
     "projects.create_project": create_project,

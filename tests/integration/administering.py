@@ -25,6 +25,9 @@ REFUSED: Final = (
     *("pool show nobody", "pool create p --size 0", "pool resize nobody --size 2"),
     *("pool remove nobody", "alert list", "alert list -o json", "alert list --limit 1"),
     *("alert list --status lost", "alert list --status sent --status failed"),
+    *("audit list", "audit list -o json", "audit list --limit 2", "audit list --before 5"),
+    *("audit list --user admin --outcome refused", "audit list --outcome lost"),
+    *("audit list --action user --object-type user -o json", "audit list --object-id 99"),
 )
 """Commands about people and what belongs to no project that change nothing."""
 ADMINISTERED: Final = (

@@ -108,7 +108,7 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         )
         connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
         _add_stream(connection, name, project_id, number, task)
-        _add_topology(connection, name, project_id, number)
+        add_topology(connection, name, project_id, number)
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
@@ -162,7 +162,8 @@ def a_graph(name: str) -> dict[str, Any]:
     return TopologyGraph(name=name, hash="spark", config=(), parts=(spout,)).document()
 
 
-def _add_topology(db: Connection, name: str, project_id: int, definition: int) -> None:
+def add_topology(db: Connection, name: str, project_id: int, definition: int) -> None:
+    """An active topology that has not reported."""
     db.execute(
         insert(t.topology).values(
             name=name,

@@ -14,6 +14,7 @@ from common.model.intervals import read_interval
 from common.model.locks import LockRequest, LockType
 from common.model.segments import Publication, Published, Segment, SegmentId
 from common.model.states import ProcessState, TaskState
+from common.model.topologies import Wanted
 from common.store import tables as t
 from common.store.streams.locks import request_locks
 from common.store.streams.publication import publish
@@ -167,6 +168,13 @@ def test_a_deleted_project_leaves_no_name_taken_and_its_rows_to_administrators(
             update(t.supervisor_runtime)
             .where(t.supervisor_runtime.c.id == "theirs")
             .values(active=False)
+        )
+    refused = client.delete(gone, headers={**admin, "If-Match": "*"})
+    assert (refused.status_code, "topology kill theirs" in refused.text) == (409, True)
+    killed = Wanted(number=2, active=False, killed=True).document()
+    with db.begin() as connection:
+        connection.execute(
+            update(t.topology).where(t.topology.c.name == "theirs").values(wanted=killed)
         )
     assert client.delete(gone, headers={**admin, "If-Match": "*"}).status_code == 200
     assert client.get(f"{BASE}/datasets/theirs", headers=admin).status_code == 200

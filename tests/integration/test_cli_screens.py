@@ -19,6 +19,7 @@ from common.store.streams.locks import request_locks
 from orcaflow.cli.fitting import cell_width
 from orcaflow.cli.loading import RootGroup
 from orcaflow.remote.contexts import Server, add_context
+from tests.integration.api_worlds import add_topology
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
 from tests.integration.conftest import Cli
 
@@ -44,6 +45,8 @@ SCREENS: Final = {
     "locks list": "waiting",
     "stream list": "UNHEALTHY",
     "dataset list": "987654",
+    "topology list": "ACTIVE",
+    "audit list": "refused",
 }
 # Those that ask daemons, not tables: tests/unit/test_cli_fitting.py.
 OF_DAEMONS: Final = frozenset({"server list", "worker list"})
@@ -82,6 +85,18 @@ def fill(db: Engine) -> None:
                 "status": {"stream": LONG, "aggregateLag": 10**12, "partitions": 1000},
             },
         ),
+        (
+            t.audit_log,
+            {
+                "user_name": LONG,
+                "action": "definition.delete",
+                "object_type": "definition",
+                "object_id": 2**31 - 1,
+                "object_name": LONG,
+                "outcome": "refused",
+                "detail": LONG,
+            },
+        ),
         (t.alert, {"title": LONG[:64], "content": json.dumps([LONG])}),
     )
     holder = an_attempt(db, run, TaskState.RUNNING, name=name[1:])
@@ -109,6 +124,7 @@ def fill(db: Engine) -> None:
     add_context(LONG[:100], Server(url=f"https://{'h' * 200}", token_file=f"/{'t' * 200}"))
     with db.begin() as connection:
         request_locks(connection, holder, [lock])
+        add_topology(connection, "t" * 100, 1, number)
         for table, values in made:
             cut = {
                 column: value[: getattr(table.c[column].type, "length", None) or len(value)]

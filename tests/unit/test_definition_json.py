@@ -344,7 +344,7 @@ def test_an_unknown_type_is_refused_with_those_that_are_known(value: object) -> 
     assert mistake == (
         f"task 'a', type: {value!r} is unknown (known: COMPACT, CONDITIONS, DATA_QUALITY, DEPENDENT,"
         " HTTP, PROCEDURE, PYSPARK, PYTHON, SHELL, SPARK, SPARK_SQL, SQL, STREAM,"
-        " SUB_PROCESS, SWITCH)"
+        " SUB_PROCESS, SWITCH, TOPOLOGY)"
     )
 
 
