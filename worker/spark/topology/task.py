@@ -18,6 +18,7 @@ import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -172,6 +173,8 @@ class TopologyTask:
                     time.sleep(_REST_SECONDS)
         except BaseException:
             self._stop()
+            with suppress(OSError):  # The folder may be why it ends.
+                self._keep_figures()
             raise
         self._stop()
         self._remove()
