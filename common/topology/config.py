@@ -24,10 +24,10 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting: whole numbers from `least` to `most`, or one of `choices`."""
+    """A setting: whole numbers from `least` to `most`, one of `choices`, or yes and no."""
 
     about: str
-    default: int | str
+    default: int | str | bool
     least: int = 0
     most: int = 0
     choices: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ INTERVAL: Final = "topology.batch.interval.millis"
 FAILURES: Final = "topology.max.batch.failures"
 ON_ERROR: Final = "topology.on.error"
 TRIES: Final = "topology.max.record.tries"
+NOT_LOAD_AWARE: Final = "topology.disable.loadaware.messaging"
 
 WITHOUT_EFFECT: Final = frozenset(
     {
@@ -99,6 +100,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         most=100,
         of_components=True,
     ),
+    NOT_LOAD_AWARE: Setting(
+        about="false: a shuffle gives less to tasks that take longer",
+        default=True,
+        of_components=True,
+    ),
 }
 
 
@@ -124,6 +130,9 @@ def mistakes_of_config(
                 yield f"{place}: {key!r:.100} is unknown; there are {', '.join(SETTINGS)}"
         elif of_component and not found.of_components:
             yield f"{place}: {key} is a setting of the topology, and not of a component"
+        elif isinstance(found.default, bool):
+            if not isinstance(value, bool):
+                yield f"{place}: {key} must be true or false, not {value!r:.50}"
         elif found.choices and value not in found.choices:
             yield f"{place}: {key} must be {', '.join(found.choices)}, not {value!r:.50}"
         elif not found.choices and (

@@ -8,7 +8,7 @@ plan can do without a router for most groupings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -27,6 +27,7 @@ from common.topology.groupings import (
     Unordered,
 )
 from common.topology.hashing import HASHES, spark_hash
+from common.topology.loads import ring_of
 
 _NO_FIELDS: Final[Sequence[int]] = ()
 
@@ -46,6 +47,16 @@ def in_turn(seed: int, emitter: int, number: int, tasks: int) -> int:
     cycle, place = divmod(number, tasks)
     drawn = spark_hash((seed, emitter, cycle))
     return (drawn + (place if drawn >= 0 else -place)) % tasks
+
+
+def in_turns(seed: int, emitter: int, numbers: range, tasks: int) -> Iterator[int]:
+    """Yield what `in_turn` returns for each of some numbers, cycle by cycle."""
+    for cycle in range(numbers.start // tasks, -(-numbers.stop // tasks)):
+        drawn = spark_hash((seed, emitter, cycle))
+        way = 1 if drawn >= 0 else -1
+        begin = cycle * tasks
+        for number in range(max(begin, numbers.start), min(begin + tasks, numbers.stop)):
+            yield (drawn + way * (number - begin)) % tasks
 
 
 def any_task(seed: int, emitter: int, number: int, tasks: int) -> int:
@@ -72,11 +83,14 @@ class Router:
         emitter: int,
         emitters: int,
         hash: Hash = "spark",  # noqa: A002  # As a topology has it.
+        weights: Sequence[int] = (),
     ) -> None:
         """`tasks` the bolt has, `emitters` the component that emits, of which this is one.
 
-        `fields` are those of the stream.
+        `fields` are those of the stream. `weights`: of the tasks in a shuffle that is load-aware;
+        none, or those of other tasks: all have the same.
         """
+        self._ring = ring_of(tuple(weights)) if len(weights) == tasks else tuple(range(tasks))
         self._bolt = bolt
         self._grouping = taken.grouping
         self._seed = seed_of(topology, bolt, taken)
@@ -99,11 +113,11 @@ class Router:
         """
         match self._grouping:
             case Shuffle():
-                return (in_turn(self._seed, self._emitter, number, self._tasks),)
+                return (self._in_ring(number),)
             case LocalOrShuffle() if self._tasks <= self._emitters:
                 return (neighbour(self._emitter, self._emitters, self._tasks),)
             case LocalOrShuffle():
-                return (in_turn(self._seed, self._emitter, number, self._tasks),)
+                return (self._in_ring(number),)
             case Unordered():
                 return (any_task(self._seed, self._emitter, number, self._tasks),)
             case ByFields():
@@ -119,6 +133,14 @@ class Router:
                 return (direct,) if direct is not None and 0 <= direct < self._tasks else ()
             case Custom(chooser):
                 return self._chosen(chooser.choose(record(), self._tasks), chooser)
+
+    def shuffled(self, numbers: range) -> Iterator[int]:
+        """Yield the task of each of some numbers, where the grouping is a shuffle."""
+        turns = in_turns(self._seed, self._emitter, numbers, len(self._ring))
+        return map(self._ring.__getitem__, turns)
+
+    def _in_ring(self, number: int) -> int:
+        return self._ring[in_turn(self._seed, self._emitter, number, len(self._ring))]
 
     def _less_used(self, key: list[object]) -> int:
         hashed = self._hash(key)

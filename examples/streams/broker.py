@@ -68,6 +68,10 @@ class Broker:
                     self._producer.poll(0.1)
         assert self._producer.flush(30) == 0
 
+    def close(self) -> None:
+        """End the producer: it would ask for its broker for ever, at a port that others get."""
+        del self._producer
+
     def go_down(self) -> None:
         assert not self._library.rd_kafka_mock_broker_set_down(self._cluster, 1)
 
@@ -82,9 +86,11 @@ def a_broker() -> Iterator[Broker]:
     handle = library.rd_kafka_new(_PRODUCER, library.rd_kafka_conf_new(), said, len(said))
     assert handle, said.value
     cluster = library.rd_kafka_mock_cluster_new(handle, 1)
+    broker = Broker(library, cluster)
     try:
-        yield Broker(library, cluster)
+        yield broker
     finally:
+        broker.close()
         library.rd_kafka_mock_cluster_destroy(cluster)
         library.rd_kafka_destroy(handle)
 

@@ -16,19 +16,22 @@ import pytest
 from common.topology.components import (
     FORGET,
     ArrowBolt,
+    Batch,
     Bolt,
     Emit,
     EmitRows,
     Outputs,
     Record,
     Rows,
+    Sink,
     StatefulBolt,
 )
 from common.topology.declaration import Topology, TopologyBuilder
-from orcaflow.spouts import ListSpout
+from orcaflow.spouts import ListSpout, RateSpout
 from tests.integration.topology_stage import Stage, topology_session
 from tests.topologies import ByLength, Count, Split, Switch
 from worker.spark.topology.queries import TopologyQueries
+from worker.spark.topology.stages import partition_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -293,3 +296,61 @@ def test_a_stateful_bolt_stands_behind_another_and_none_is_a_key(stage: Stage) -
         length = len(word or "")
         expected[length] = max(expected.get(length, (0, "")), (count, word or ""))
     assert best == expected
+
+
+IN_A_BATCH, BATCHES, FAILS_AT = 400, 8, 6
+
+
+class Uneven(Bolt):
+    """Takes long over each record in its task 0."""
+
+    outputs = ("value long",)
+
+    def process(self, record: Record, emit: Emit) -> None:
+        for _ in range(30_000 if partition_number() == 0 else 0):
+            pass
+        emit(record["value"])
+
+
+class Failing(Sink):
+    """A witness, one task of which fails at a batch until there is a cure."""
+
+    def __init__(self, witness: Sink, folder: Path) -> None:
+        self._witness = witness
+        self._folder = folder
+
+    def write(self, records: Sequence[Record], batch: Batch) -> None:
+        if batch.number == FAILS_AT and batch.task == 1 and not (self._folder / "cure").exists():
+            raise ValueError("not yet")
+        self._witness.write(records, batch)
+
+
+def uneven(stage: Stage) -> Topology:
+    builder = TopologyBuilder(
+        "uneven",
+        config={
+            "topology.max.spout.pending": IN_A_BATCH,
+            "topology.disable.loadaware.messaging": False,
+        },
+    )
+    spout = RateSpout(partitions=2, total=IN_A_BATCH * BATCHES)
+    builder.set_spout("numbers", spout, tasks=2)
+    builder.set_bolt("uneven", Uneven(), tasks=3).shuffle_grouping("numbers")
+    builder.set_bolt(
+        "kept", Failing(stage.witness("kept"), stage.folder), tasks=2
+    ).shuffle_grouping("uneven")
+    return builder.create_topology()
+
+
+def test_a_slow_task_gets_less_and_a_batch_that_is_done_again_the_same(stage: Stage) -> None:
+    with pytest.raises(Exception, match="not yet"):
+        stage.run(uneven(stage))
+    (stage.folder / "cure").touch()
+    stage.run(uneven(stage))
+    kept = [values for task in stage.received("kept").values() for values in task]
+    assert Counter(kept) == Counter((number,) for number in range(IN_A_BATCH * BATCHES))
+    by_task = [stage.tally["task", "uneven", str(task)] for task in range(3)]
+    assert sum(by_task) == IN_A_BATCH * BATCHES
+    # Evenly it would have had a third of each batch, and has it of the first.
+    assert by_task[0] < sum(by_task) / 4
+    assert min(by_task[1:]) > sum(by_task) / 3

@@ -160,26 +160,26 @@ class Place:
     def counts(self) -> dict[str, int]:
         """Return the highest count of each word."""
         found: dict[str, int] = {}
-        for file in self.folder.glob("kept-*"):
-            for _, word, count in json.loads(file.read_text()):
-                found[word] = max(count, found.get(word, 0))
+        for _, word, count in kept(self.folder):
+            found[word] = max(count, found.get(word, 0))
         return found
 
     def written(self) -> Counter[str]:
         """Return how often each word was written, by batches that each count once."""
-        return Counter(
-            word
-            for file in self.folder.glob("kept-*")
-            for _, word, _ in json.loads(file.read_text())
-        )
+        return Counter(word for _, word, _ in kept(self.folder))
 
     def homes(self) -> dict[str, set[int]]:
         """Return the tasks of the sink that have had each word."""
         found: dict[str, set[int]] = {}
-        for file in self.folder.glob("kept-*"):
-            for task, word, _ in json.loads(file.read_text()):
-                found.setdefault(word, set()).add(task)
+        for task, word, _ in kept(self.folder):
+            found.setdefault(word, set()).add(task)
         return found
+
+
+def kept(folder: Path) -> Iterator[tuple[int, str, int]]:
+    """Yield all that a sink has written here: its task, a word, its count."""
+    for file in folder.glob("kept-*"):
+        yield from json.loads(file.read_text(encoding="utf-8"))
 
 
 def until(people: People, is_so: Callable[[Report], bool]) -> Iterator[None]:

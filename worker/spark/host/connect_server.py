@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from common.ports import free_port
 from worker.spark.host.forking import end_with_parent
-from worker.spark.jvm import doors
+from worker.spark.jvm import doors, python_sockets
 from worker.spark.jvm.java_command import Command
 from worker.spark.session.datasources import HIDDEN
 
@@ -225,6 +225,7 @@ class ConnectServer:
         conf = {
             **_OWN_CONF,
             **doors.settings(plan.master),
+            **python_sockets.settings(scratch_of(self.directory), plan.master),
             **plan.conf,
             **_PAGES_CONF,
             **self._page_conf(),

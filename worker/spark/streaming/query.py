@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+CHECKPOINTING: Final[Mapping[str, str]] = {
+    # The other one starts readlink and chmod for each file of a local folder, which takes longer
+    # than a small batch. Both look whether the file is there, and rename.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings of the session for queries whose checkpoints are in folders of this computer."""
 POLLING: Final[Mapping[str, str]] = {
     # A source that has nothing is asked so often whether it has more, and told to pause.
     "spark.sql.streaming.pollingDelay": "250ms",
@@ -39,7 +48,7 @@ def start_query(
     write: Callable[[DataFrame, int], None],
 ) -> StreamingQuery:
     """Start the query; `properties` are those of the consumer, and may hold secrets."""
-    for key, value in {**SETTINGS, **POLLING}.items():
+    for key, value in {**SETTINGS, **CHECKPOINTING, **POLLING}.items():
         spark.conf.set(key, value)
     spark.dataSource.register(kafka_source.KafkaSource)
     consumer = folder / _CONSUMER

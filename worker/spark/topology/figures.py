@@ -20,6 +20,8 @@ TASK: Final = "task"
 KEY: Final = "key"
 MICROS: Final = "micros"
 ERROR: Final = "error"
+LOAD: Final = "load"
+"""Microseconds that a task took over its share: for load-aware shuffles, not for people."""
 _MOST_ERRORS: Final = 50
 _LONGEST_TEXT: Final = 1_000
 
@@ -58,6 +60,11 @@ class TaskTally:
         """Count records that were taken."""
         self.add(EXECUTED, taken, count)
         self.add(TASK, str(self._task), count)
+
+    def took(self, micros: int) -> None:
+        """Count time that the component took."""
+        self.add(MICROS, "", micros)
+        self.add(LOAD, str(self._task), micros)
 
     def keys(self, seen: Counter[object]) -> None:
         """Count the key that was seen most in a batch."""

@@ -11,7 +11,14 @@ from common.topology.groupings import Everyone, Global, LocalOrShuffle
 from common.topology.plan import Edge, slots_of
 from common.topology.routing import Router, neighbour
 from common.topology.rows import checked_rows
-from worker.spark.topology.program import Program, arrays_of, is_left_to_spark, schema_of
+from worker.spark.topology.loads import weights_now
+from worker.spark.topology.program import (
+    Program,
+    arrays_of,
+    is_left_to_spark,
+    is_load_aware,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,6 +132,8 @@ class Outbox(Emitter):
                 return False
             case LocalOrShuffle():
                 return False
+            case _ if is_load_aware(edge, self._topology, self._emitters):
+                return False
             case _:
                 return not is_left_to_spark(edge, self._topology, self._emitters)
 
@@ -139,6 +148,7 @@ class Outbox(Emitter):
                 emitter=self._task,
                 emitters=self._emitters,
                 hash=self._topology.hash,
+                weights=weights_now(edge.number),
             )
         return self._routers[edge.number]
 
@@ -162,6 +172,11 @@ class Outbox(Emitter):
         grouping = edge.taken.grouping
         if is_left_to_spark(edge, self._topology, self._emitters):
             yield self._batch(edge, stream, columns, pa.nulls(count, pa.int32()), numbers)
+        elif is_load_aware(edge, self._topology, self._emitters):
+            first = self._first[edge.taken.stream]
+            tasks = self._router(edge).shuffled(range(first, first + count))
+            to = pa.array([edge.base + task for task in tasks], pa.int32())
+            yield self._batch(edge, stream, columns, to, numbers)
         elif isinstance(grouping, Everyone):
             for task in range(edge.tasks):
                 to = pa.repeat(pa.scalar(edge.base + task, pa.int32()), count)

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import cloudpickle
 
 from common.topology.components import Stream, streams_of
+from common.topology.config import NOT_LOAD_AWARE, setting
 from common.topology.declaration import Part, Topology
 from common.topology.groupings import ByFields, LocalOrShuffle, Shuffle, Unordered
-from common.topology.plan import Edge, Query, slots_of, type_of_slot
+from common.topology.plan import Edge, Query, part_of, slots_of, type_of_slot
 from common.topology.rows import arrow_type
 from common.topology.types import OBJECT, TYPES
 
@@ -48,7 +49,7 @@ class Program:
 
     def part(self, name: str) -> Part:
         """Return a component."""
-        return next(part for part in self.topology.parts if part.id == name)
+        return part_of(self.topology, name)
 
     def streams(self, name: str) -> dict[str, Stream]:
         """Return the streams of a component."""
@@ -101,8 +102,21 @@ def key_places(edge: Edge, stream: Stream) -> tuple[int, ...]:
     return tuple(stream.fields.index(field) for field in edge.taken.grouping.fields)
 
 
+def is_load_aware(edge: Edge, topology: Topology, emitters: int) -> bool:
+    """Return True if tasks get the more the quicker they are."""
+    grouping = edge.taken.grouping
+    if isinstance(grouping, Shuffle) or (
+        isinstance(grouping, LocalOrShuffle) and edge.tasks > emitters
+    ):
+        config = part_of(topology, edge.bolt).config
+        return not setting(NOT_LOAD_AWARE, config, topology.config)
+    return False
+
+
 def is_left_to_spark(edge: Edge, topology: Topology, emitters: int) -> bool:
     """Return True if Spark works the task out, by the expressions of `frames`."""
+    if is_load_aware(edge, topology, emitters):
+        return False
     match edge.taken.grouping:
         case ByFields():
             return topology.hash == "spark"

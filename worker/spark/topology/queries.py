@@ -16,10 +16,12 @@ from common.topology.components import StatefulBolt
 from common.topology.config import INTERVAL, setting
 from common.topology.declaration import Topology
 from common.topology.plan import Query, queries_of
+from worker.spark.streaming.query import CHECKPOINTING
 from worker.spark.topology import spout_source
 from worker.spark.topology.checkpoints import CHECKPOINTS, is_open, kept_tasks
 from worker.spark.topology.figures import Tally, TallyParam
 from worker.spark.topology.frames import QueryFrames
+from worker.spark.topology.loads import WEIGHTS, Loads
 from worker.spark.topology.program import Pickled, Program
 from worker.spark.topology.spout_source import Place
 from worker.spark.topology.stages import BATCH
@@ -35,6 +37,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The tasks of a component are as many as were declared.
     "spark.sql.adaptive.enabled": "false",
+    **CHECKPOINTING,
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -204,6 +207,7 @@ class TopologyQueries:
         file.write_bytes(content)
         tally = spark.sparkContext.accumulator(Counter[tuple[str, str, str]](), TallyParam())
         frames = QueryFrames(program, tally)
+        loads = Loads(program, self._folder)
         at_once = spark.sparkContext.defaultParallelism
 
         def spout(name: str) -> DataFrame:
@@ -236,10 +240,12 @@ class TopologyQueries:
             before = Counter(tally.value)
             self.begun(query.name, number)
             spark.sparkContext.setLocalProperty(BATCH, str(number))
+            spark.sparkContext.setLocalProperty(WEIGHTS, loads.begin(number))
             last = frames.behind(frame)
             (frame if last is None else last).write.format("noop").mode("overwrite").save()
             done = Counter(tally.value)
             done.subtract(before)
+            loads.end(done)
             self.committed(query.name, number, done)
 
         interval = int(setting(INTERVAL, self._topology.config))

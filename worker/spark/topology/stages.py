@@ -25,7 +25,7 @@ from common.topology.config import ON_ERROR, TRIES, OnError, setting
 from common.topology.declaration import Part
 from common.topology.groupings import ByFields
 from common.topology.plan import Edge, slots_of
-from worker.spark.topology.figures import EMITTED, MICROS, TRANSFERRED, Tally, TaskTally
+from worker.spark.topology.figures import EMITTED, TRANSFERRED, Tally, TaskTally
 from worker.spark.topology.outbox import Outbox, RowsOutbox
 from worker.spark.topology.program import (
     EDGE,
@@ -251,7 +251,7 @@ class ComponentWork:
         except RAISED as error:  # An object that can't be pickled.
             raise failed_at(self._part.id, self._task, error) from error
         self.tally.executed(taken, rows.num_rows)
-        self.tally.add(MICROS, "", (time.perf_counter_ns() - begun) // 1_000)
+        self.tally.took((time.perf_counter_ns() - begun) // 1_000)
         yield from given
 
     def end(self) -> None:
@@ -265,7 +265,7 @@ class ComponentWork:
                 component.write(self._share, batch)
             except RAISED as error:
                 raise failed_at(self._part.id, self._task, error) from error
-            self.tally.add(MICROS, "", (time.perf_counter_ns() - begun) // 1_000)
+            self.tally.took((time.perf_counter_ns() - begun) // 1_000)
         self._guard.close()
         self.tally.keys(self._seen)
         count_emitted(self.tally, self.outbox)

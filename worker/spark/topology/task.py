@@ -39,7 +39,15 @@ from orcaflow import topology_orders
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming.documents import replace as replace_file
 from worker.spark.topology.checkpoints import CURE, HERITAGE, Running, missing
-from worker.spark.topology.figures import ACKED, EMITTED, ERROR, FAILED, TRANSFERRED, Tally
+from worker.spark.topology.figures import (
+    ACKED,
+    EMITTED,
+    ERROR,
+    FAILED,
+    LOAD,
+    TRANSFERRED,
+    Tally,
+)
 from worker.spark.topology.life import Standing, Step, next_step, switched_off
 from worker.spark.topology.queries import TopologyQueries
 
@@ -315,7 +323,12 @@ class TopologyTask:
         self._batch = max(self._batch, number)
         now = time.time()
         self._windows.add(
-            {key: count for key, count in done.items() if key[0] != ERROR and count > 0}, now
+            {
+                key: count
+                for key, count in done.items()
+                if key[0] not in {ERROR, LOAD} and count > 0
+            },
+            now,
         )
         for (what, component, text), count in done.items():
             if what == ERROR and count > 0:
