@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _KEYS = 5_000
 _COUNTED, _ONE_BY_ONE, _BY_TABLE = 400_000, 600_000, 4_000_000
 _PENDING = 200_000
-_SMALL_BATCHES = 60
+_SMALL_BATCHES, _SMALL_BATCHES_AT_FIRST = 100, 300
 
 
 class Name(ArrowBolt):
@@ -119,7 +119,8 @@ class _Bench:
             by_hand.append(_COUNTED / self._by_hand())
             single.append(_ONE_BY_ONE / self._topology(_chain(Double(), Drop(), _ONE_BY_ONE)))
             tables.append(_BY_TABLE / self._topology(_chain(DoubleRows(), DropRows(), _BY_TABLE)))
-            batches.append(self._small_batch() * 1_000)
+            count = _SMALL_BATCHES if batches else _SMALL_BATCHES_AT_FIRST
+            batches.append(self._small_batch(count) * 1_000)
             silences.append(self._silence())
         ratios = tuple(one / other for one, other in zip(ours[1:], by_hand[1:], strict=True))
 
@@ -203,14 +204,15 @@ class _Bench:
         options = spout_source.options(file, "numbers", scratch=place, at_once=2)
         return self._spark.readStream.format(spout_source.NAME).options(**options).load()
 
-    def _small_batch(self) -> float:
+    def _small_batch(self, count: int) -> float:
         """Return the median seconds of batches of few records, of four components.
 
-        The first half of a query's batches warms it up.
+        The first half of a query's batches warms it up. Java compiles Spark's planner for its first
+        40 seconds or so, in which batches take up to twice as long.
         """
         place = self._place()
         builder = TopologyBuilder("small", config={"topology.max.spout.pending": 10})
-        builder.set_spout("numbers", RateSpout(partitions=2, total=10 * _SMALL_BATCHES), tasks=2)
+        builder.set_spout("numbers", RateSpout(partitions=2, total=10 * count), tasks=2)
         builder.set_bolt("one", Double(), tasks=2).shuffle_grouping("numbers")
         builder.set_bolt("two", Double(), tasks=2).fields_grouping("one", "value")
         builder.set_bolt("drop", Drop(), tasks=2).shuffle_grouping("two")

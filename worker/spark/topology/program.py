@@ -16,6 +16,7 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
@@ -35,6 +36,9 @@ EDGE: Final = "_edge"
 TO: Final = "_to"
 FROM: Final = "_from"
 NUMBER: Final = "_number"
+_SETTLED_AT: Final = (2, 4, 16)
+"""Uses of the program in a process: each kind of a task imports modules of its own."""
+_uses: Final = count(1)
 _SPAN: Final = 1 << 32
 """The numbers that records of a batch have in a stream, at most."""
 
@@ -70,10 +74,18 @@ class Program:
 def _loaded(pickled: bytes) -> Program:
     found = pickle.loads(pickled)  # noqa: S301  # Of our own making.
     assert isinstance(found, Program)
-    # Spark's processes for Python collect garbage behind each task, and look through all that was
-    # ever imported, which takes longer than a batch of few records. It is no garbage.
-    gc.freeze()
     return found
+
+
+def _settle() -> None:
+    """Have Python's collector leave alone what this process has imported, once it has done so.
+
+    Spark's processes for Python collect garbage behind each task, and look through all that there
+    is, which takes longer than a batch of few records. What is still there by then is no garbage.
+    """
+    if next(_uses) in _SETTLED_AT:
+        gc.collect()
+        gc.freeze()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,8 @@ class Pickled:
 
     @property
     def value(self) -> Program:
-        """The program."""
+        """The program; a task asks for it as it begins."""
+        _settle()
         return _loaded(self.content)
 
 
