@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import light_jvm
-from worker.spark.jvm import python_sockets
 from worker.spark.session import work
 from worker.spark.session.job import Job
 
@@ -24,7 +22,7 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
     """A small session with a driver in this process."""
     from pyspark.sql import SparkSession
 
-    made = (
+    spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
@@ -33,14 +31,12 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", zone)
         .config("spark.sql.warehouse.dir", str(warehouse))
+        .getOrCreate()
     )
-    with TemporaryDirectory() as sockets:
-        # As tasks have it, whose folders have shorter paths than those of tests.
-        spark = made.config(map=python_sockets.settings(Path(sockets), "local[1]")).getOrCreate()
-        try:
-            yield spark
-        finally:
-            spark.stop()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 class Jobs:

@@ -7,24 +7,23 @@ also be taken for another program's by whoever still looks for that there.
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Final
 
 _ENABLED: Final = "spark.python.unix.domain.socket.enabled"
 _FOLDER: Final = "spark.python.unix.domain.socket.dir"
-_LONGEST_PATH: Final = 107
-"""Bytes of the path of a socket, by Linux's `sockaddr_un`."""
-_NAME: Final = f"/.{uuid.UUID(int=0)}.sock"
+_LONGEST_FOLDER: Final = 60
+"""Bytes that Spark takes: a name of its own is to follow, and Linux has 107 for both."""
 
 
 def settings(folder: Path, master: str) -> dict[str, str]:
     """Return Spark's settings; `folder` has to be the account's alone.
 
     None if executors are elsewhere, where there is no such folder, or if its path is too long:
-    then it is TCP. An older Spark than 4.1 knows neither setting, and goes on with TCP too.
+    then it is TCP. The folder stays as long as the JVM, which asks for it once. An older Spark than
+    4.1 knows neither setting, and goes on with TCP too.
     """
     is_here = master == "local" or master.startswith("local[")
-    if not is_here or len(f"{folder}{_NAME}".encode()) > _LONGEST_PATH:
+    if not is_here or len(str(folder).encode()) > _LONGEST_FOLDER:
         return {}
     return {_ENABLED: "true", _FOLDER: str(folder)}
