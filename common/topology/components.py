@@ -138,7 +138,7 @@ class Spout(Component):
         Whole tables whose columns are the fields are quicker than records one by one. A batch that
         has failed is read again by its places.
         """
-        # As above.
+        # Not abstract, for the same spouts.
         raise NotImplementedError(_FOR_TRIALS.format(type(self).__name__))
 
     def on_ack(self, places: Mapping[str, int]) -> None:

@@ -242,6 +242,8 @@ def test_a_grouping_of_ones_own_is_pickled_too() -> None:
         ({"topology.on.error": "ignore"}, "must be fail, skip, dead_letter, not 'ignore'"),
         ({"topology.max.spout.pending": 0}, "must be a whole number from 1 to 100,000,000, not 0"),
         ({"topology.max.spout.pending": True}, "not True"),
+        ({"topology.disable.loadaware.messaging": "no"}, "must be true or false, not 'no'"),
+        ({"topology.disable.loadaware.messaging": 0}, "must be true or false, not 0"),
         ({5: 1}, "config: 5 is no name of a setting"),
     ],
 )

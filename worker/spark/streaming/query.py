@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINTING: Final[Mapping[str, str]] = {
-    # The other one starts readlink and chmod for each file of a local folder, which takes longer
-    # than a small batch. Both look whether the file is there, and rename.
+    # The other one starts `readlink` for each look at a file of a local folder: together that takes
+    # longer than a small batch. Both look whether the file is there, and rename.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
