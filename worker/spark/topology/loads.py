@@ -48,21 +48,21 @@ class Loads:
         self._weights: dict[str, tuple[int, ...]] = {}
         self._next: Mapping[str, tuple[int, ...]] = {}
 
-    def begin(self, batch: int) -> str:
-        """Return the value of `WEIGHTS` for a batch, which stays should it be done again."""
+    def begin(self) -> str:
+        """Return the value of `WEIGHTS` for a batch, which stays should it be done again.
+
+        The first batch of a task may have been begun by the one before, and has that one's weights.
+        """
         if not self._edges:
             return ""
-        kept = self._kept()
-        if kept.get("batch") != batch:
-            weights = self._next or kept.get("weights") or {}
-            kept = {"batch": batch, "weights": weights}
-            replace(self._file, kept)
+        weights = self._next or self._kept()
         self._weights = {
             str(edge.number): found
-            if len(found := tuple(kept["weights"].get(str(edge.number), ()))) == edge.tasks
+            if len(found := tuple(weights.get(str(edge.number), ()))) == edge.tasks
             else even(edge.tasks)
             for edge in self._edges
         }
+        replace(self._file, self._weights)
         return json.dumps(self._weights)
 
     def end(self, done: Tally) -> None:

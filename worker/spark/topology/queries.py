@@ -240,7 +240,7 @@ class TopologyQueries:
             before = Counter(tally.value)
             self.begun(query.name, number)
             spark.sparkContext.setLocalProperty(BATCH, str(number))
-            spark.sparkContext.setLocalProperty(WEIGHTS, loads.begin(number))
+            spark.sparkContext.setLocalProperty(WEIGHTS, loads.begin())
             last = frames.behind(frame)
             (frame if last is None else last).write.format("noop").mode("overwrite").save()
             done = Counter(tally.value)
