@@ -13,10 +13,12 @@ from typing import Final
 from common.model.topologies import Code, Report, Wanted
 from orcaflow.datasets import AttemptEndedError, WorkerAwayError, asked
 
-__all__ = ["AttemptEndedError", "Work", "WorkerAwayError", "tell", "work"]
+__all__ = ["AttemptEndedError", "Work", "WorkerAwayError", "tell", "watch", "work"]
 
 _ANSWER_SECONDS: Final = 10.0
 """A worker that is stopped, or swaps, is as one that is away."""
+_WATCH_SECONDS: Final = 30.0
+"""Longer than a worker has a question wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +68,17 @@ def tell(report: Report | None) -> Wanted:
         answer_seconds=_ANSWER_SECONDS,
     )
     return Wanted.of(found["wanted"])
+
+
+def watch(number: int) -> int:
+    """Wait, some seconds at most, until people want something else than what has this number.
+
+    Returns the number of what they want then. `WorkerAwayError` and `AttemptEndedError` as for
+    `tell`.
+    """
+    found = asked(
+        {"ask": "topology_watch", "number": number},
+        patience_seconds=0,
+        answer_seconds=_WATCH_SECONDS,
+    )
+    return number if found["outcome"] == "unchanged" else Wanted.of(found["wanted"]).number

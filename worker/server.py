@@ -19,12 +19,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from setproctitle import setproctitle
 
@@ -77,6 +78,7 @@ from worker.assembly import Worker
 from worker.attempts import Ended, Started
 from worker.datasets.answering import DatasetAnswers
 from worker.datasets.folders import DatasetFolders
+from worker.datasets.order_cache import OrderCache
 from worker.datasets.orders import OrderBook
 from worker.datasets.server import DatasetServer
 from worker.datasets.topologies import TopologyDesk, TopologyFolders
@@ -96,7 +98,7 @@ from worker.loops.lease_loop import LeaseLoop
 from worker.loops.log_store_loop import LogStoreLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
-from worker.loops.order_loop import OrderLoop
+from worker.loops.order_loop import OrderLoop, TopologyOrderLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop
@@ -218,11 +220,10 @@ class WorkerServer:
                 node=lambda: made[0].identity.node,
                 clock=self._clock,
             )
+            folder = config.topologies_dir
             topologies = TopologyDesk(
                 PostgresTopologies(engine),
-                TopologyFolders(
-                    config.topologies_dir, cluster=cluster, for_tenants=self._for_tenants
-                ),
+                TopologyFolders(folder, cluster=cluster, for_tenants=self._for_tenants),
                 node=lambda: made[0].identity.node,
                 clock=self._clock,
                 beats=registry.worker_beats,
@@ -248,9 +249,12 @@ class WorkerServer:
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)
             self._add_loops(service, supervisor, worker, registry, store)
-            orders.wake = service.add(OutageTolerant(OrderLoop(orders))).wake
+            orders.cache.wake = service.add(OutageTolerant(OrderLoop(orders))).wake
+            topologies.cache.wake = service.add(OutageTolerant(TopologyOrderLoop(topologies))).wake
+            topologies.cache.changed = datasets.answer_again
             service.add(BeatLoop(topologies, running=supervisor.running))
-            stack.callback(self._add_hints(service, worker, orders).close)
+            caches = orders.cache, topologies.cache
+            stack.callback(self._add_hints(service, worker, caches).close)
             logs_of_tasks = LogServer(
                 config.home / "tasks" / "logs",
                 guard=LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster),
@@ -482,7 +486,9 @@ class WorkerServer:
         count(state="complement").set_function(lambda: len(supervisor.yielding()))
         count(state="free").set_function(lambda: slots - live())
 
-    def _add_hints(self, service: Service, worker: Worker, orders: OrderBook) -> Notifications:
+    def _add_hints(
+        self, service: Service, worker: Worker, caches: Iterable[OrderCache[Any]]
+    ) -> Notifications:
         settings = self._settings
         source = Notifications(
             configuration.database_url(self._config),
@@ -493,7 +499,7 @@ class WorkerServer:
             source,
             hinted=worker.claims.hinted,
             modes_changed=worker.modes_changed,
-            ordered=lambda: orders.wake(),  # noqa: PLW0108  # It has no thread to wake before.
+            ordered=lambda: [each.wake() for each in caches],
         )
         service.add(OutageTolerant(hints))
         service.on_stop(HintLoop.name, hints.stop)

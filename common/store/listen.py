@@ -65,7 +65,7 @@ class Channel(StrEnum):
 
 
 ORDERS: Final = "orders"
-"""The payload that tells a worker of orders to a stream's task which it runs."""
+"""The payload that tells a worker of orders to a task of a stream or topology which it runs."""
 
 
 def hint_channel(address: str) -> str:

@@ -43,16 +43,17 @@ class Desk:
         self.orders = OrderBook(
             PostgresStreamTasks(engine), node=lambda: WORKER, clock=SystemClock()
         )
+        self.topologies = TopologyDesk(
+            PostgresTopologies(engine),
+            TopologyFolders(home / "topologies", cluster=CLUSTER, for_tenants=False),
+            node=lambda: WORKER,
+            clock=SystemClock(),
+        )
         answers = DatasetAnswers(
             PostgresDatasetStore(engine),
             self.folders,
             orders=self.orders,
-            topologies=TopologyDesk(
-                PostgresTopologies(engine),
-                TopologyFolders(home / "topologies", cluster=CLUSTER, for_tenants=False),
-                node=lambda: WORKER,
-                clock=SystemClock(),
-            ),
+            topologies=self.topologies,
             remove=remove_directory,
         )
         self.server = DatasetServer(
@@ -63,6 +64,7 @@ class Desk:
             clock=SystemClock(),
             for_tenants=False,
         )
+        self.topologies.cache.changed = self.server.answer_again
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()

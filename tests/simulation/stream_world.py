@@ -570,7 +570,7 @@ class StreamWorld(World):
             MemoryStreamTasks(self.tables), node=lambda: worker.identity.node, clock=self.clock
         )
         self.add(daemon, OrderLoop(book), worker.wakes.by_name)
-        book.wake = daemon.ordered = worker.wakes.by_name[OrderLoop.name]
+        book.cache.wake = daemon.ordered = worker.wakes.by_name[OrderLoop.name]
         self._desks[daemon.name] = _Desk(
             book=book, datasets=self._datasets, running=worker.attempts.running
         )

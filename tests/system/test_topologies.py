@@ -185,6 +185,7 @@ def is_without_zookeeper(cluster: PrivateCluster, port: int) -> bool:
     return cluster.metrics(Kind.WORKER, port)['ds_zk_state{state="lost"}'] == 1
 
 
+@pytest.mark.timeout(600 * REPEATS)
 def test_each_word_is_counted_once_whoever_is_killed(cluster: PrivateCluster, words: Words) -> None:
     task = words.await_counted()
     for _ in range(REPEATS):

@@ -16,6 +16,7 @@ from worker.datasets.requests import (
     AskPublish,
     AskTopology,
     AskWanted,
+    AskWatch,
     AskWork,
     DatasetRequestError,
     read_ask,
@@ -86,6 +87,7 @@ def test_a_stream_s_task_asks_for_its_work_and_its_orders() -> None:
 def test_a_topology_s_task_asks_for_its_work_and_tells_how_far_it_has_come() -> None:
     assert read_ask({"ask": "topology"}) == AskTopology()
     assert read_ask({"ask": "topology_report"}) == AskWanted(report=None)
+    assert read_ask({"ask": "topology_watch", "number": 3}) == AskWatch(number=3)
     report = Report(state=RunState.RUNNING, obeyed=3, batch=7, lag={"lines": 2**63 - 1})
     asked = {"ask": "topology_report", "report": report.document()}
     assert read_ask(asked) == AskWanted(report=report)
@@ -104,6 +106,7 @@ def a_component(**changes: Any) -> dict[str, Any]:
     ("document", "problem"),
     [
         ({"ask": "topology_report", "report": []}, "report must be an object"),
+        ({"ask": "topology_watch", "number": "3"}, "number"),
         (a_topology_report(state="DANCING"), "report: 'DANCING' is not a valid RunState"),
         (a_topology_report(state=[]), r"report: \[\] is not a valid RunState"),
         (a_topology_report(obeyed=-2), "report: -2 is no count"),

@@ -44,6 +44,7 @@ from worker.datasets.requests import (
     AskSegments,
     AskTopology,
     AskWanted,
+    AskWatch,
     AskWork,
     DatasetRequestError,
     read_ask,
@@ -121,8 +122,10 @@ class DatasetAnswers:
         self._remove = remove
         self._environment = environment
 
-    def answer(self, task_id: int, account: Account | None, body: bytes) -> Mapping[str, Any]:
-        """Answer a request. Never raises."""
+    def answer(
+        self, task_id: int, account: Account | None, body: bytes
+    ) -> Mapping[str, Any] | None:
+        """Answer a request; None if it waits for a change that has not come. Never raises."""
         try:
             try:
                 document = json.loads(body)
@@ -152,6 +155,8 @@ class DatasetAnswers:
                 case AskWanted():
                     _check_length(body)
                     return self._topologies.wanted(task_id, ask.report)
+                case AskWatch():
+                    return self._topologies.watch(task_id, ask.number)
                 case _:
                     assert_never(ask)
         except ServiceUnreachableError as error:

@@ -123,9 +123,16 @@ class AskTopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskWanted:
-    """The wishes of people for a topology, whose task may tell how far it has come."""
+    """The orders of people to a topology, whose task may tell how far it has come."""
 
     report: Report | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskWatch:
+    """The orders of people to a topology, once they have another number than this."""
+
+    number: int
 
 
 Ask: TypeAlias = (
@@ -138,6 +145,7 @@ Ask: TypeAlias = (
     | AskOrders
     | AskTopology
     | AskWanted
+    | AskWatch
 )
 
 
@@ -156,6 +164,8 @@ def read_ask(document: object) -> Ask:
         case "topology_report":
             given = document.get("report")
             return AskWanted(report=None if given is None else _topology_report(given))
+        case "topology_watch":
+            return AskWatch(number=_number(document.get("number"), "number", 0, _MOST))
     dataset = document.get("dataset")
     if not isinstance(dataset, str) or not is_dataset_name(dataset):
         raise DatasetRequestError(

@@ -3,10 +3,12 @@
     task → worker   <attempt> <token> <bytes>\n<a JSON object of so many bytes>
     worker → task   <bytes>\n<a JSON object of so many bytes>
 
-One request a connection. The token is the attempt's alone, in its environment, and good as long as
-it runs here; it is made from a key of the daemons', so that it outlives a restart of the daemon.
-Requests are read by one thread without waiting for anybody, and answered by a few others: a task
-that sends half a request, or too many at once, keeps nobody else waiting.
+One request a connection. A request may wait for news: it is answered once there are any, or as
+`unchanged` after some seconds, and takes no thread meanwhile. The token is the attempt's alone, in
+its environment, and good as long as it runs here; it is made from a key of the daemons', so that it
+outlives a restart of the daemon. Requests are read by one thread without waiting for anybody, and
+answered by a few others: a task that sends half a request, or too many at once, keeps nobody else
+waiting.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Final
 
@@ -47,14 +50,16 @@ _MOST_OF_A_TASK: Final = 4
 _THREADS: Final = 4
 _PATIENCE_SECONDS: Final = 30.0
 _PATIENCE: Final = timedelta(seconds=10)
+_WAIT_SECONDS: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("3i")
 
-Answer = Callable[[int, Account | None, bytes], Mapping[str, Any]]
+Answer = Callable[[int, Account | None, bytes], Mapping[str, Any] | None]
+"""Answers a request of an attempt; None if it waits for news."""
 
 
 @dataclass(slots=True)
 class _Link:
-    """A connection of which a request is being read."""
+    """A connection of which a request is being read, or waits for news."""
 
     connection: socket.socket
     give_up_at: float
@@ -62,6 +67,8 @@ class _Link:
     task_id: int = 0
     """0 until its head was read."""
     length: int = 0
+    news: int = 0
+    """The number of the news that its last answer knew."""
 
 
 class DatasetServer:
@@ -101,6 +108,9 @@ class DatasetServer:
         self._poll.register(self._listener, select.EPOLLIN)
         self._poll.register(self._wake, select.EPOLLIN)
         self._links: dict[int, _Link] = {}
+        self._waiting: dict[int, _Link] = {}
+        self._begin_to_wait: SimpleQueue[_Link] = SimpleQueue()
+        self._news = 0
         self._answering: Counter[int] = Counter()
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
@@ -108,6 +118,12 @@ class DatasetServer:
     def variables(self, task_id: int) -> dict[str, str]:
         """Return the variables by which an attempt finds the socket and is known there."""
         return {SOCKET_VARIABLE: str(self.path), TOKEN_VARIABLE: self._token(task_id)}
+
+    def answer_again(self) -> None:
+        """Ask again for the answers to requests that wait for news; called by any thread."""
+        with self._lock:
+            self._news += 1
+        os.eventfd_write(self._wake, 1)
 
     def stop(self) -> None:
         """End the present wait and take no other request; called by another thread."""
@@ -117,7 +133,8 @@ class DatasetServer:
     def close(self) -> None:
         """Close everything, once what is being answered was; tasks ask again later."""
         self._pool.shutdown()
-        for link in list(self._links.values()):
+        self._take_in()
+        for link in (*self._links.values(), *self._waiting.values()):
             self._drop(link)
         self._poll.close()
         self._listener.close()
@@ -135,10 +152,26 @@ class DatasetServer:
                 self._accept()
             elif (link := self._links.get(descriptor)) is not None:
                 self._read(link)
+            elif (link := self._waiting.get(descriptor)) is not None:
+                self._drop(link)  # Its task has hung up; it has nothing more to say.
+        self._take_in()
+        for link in [each for each in self._waiting.values() if each.news != self._news]:
+            self._forget(link)
+            self._pool.submit(self._serve, link)
         now = self._clock.monotonic()
         for link in [each for each in self._links.values() if each.give_up_at <= now]:
             self._drop(link)
+        for link in [each for each in self._waiting.values() if each.give_up_at <= now]:
+            self._send_short(link, {"outcome": "unchanged"})
         return timedelta()
+
+    def _take_in(self) -> None:
+        """Take in the requests that wait for news."""
+        while not self._begin_to_wait.empty():
+            link = self._begin_to_wait.get()
+            link.give_up_at = self._clock.monotonic() + _WAIT_SECONDS
+            self._waiting[link.connection.fileno()] = link
+            self._poll.register(link.connection, select.EPOLLIN | select.EPOLLRDHUP)
 
     def _accept(self) -> None:
         try:
@@ -206,22 +239,33 @@ class DatasetServer:
             return True
 
     def _serve(self, link: _Link) -> None:
-        """Answer a whole request; on a thread of the pool."""
+        """Answer a whole request, or have it wait; on a thread of the pool."""
+        waits = False
         try:
             account = _account_of(link.connection) if self._for_tenants else None
+            link.news = self._news
             answer = self._answer(link.task_id, account, bytes(link.read))
-            link.connection.settimeout(_PATIENCE_SECONDS)
-            _send(link.connection, answer)
+            waits = answer is None
+            if answer is not None:
+                link.connection.settimeout(_PATIENCE_SECONDS)
+                _send(link.connection, answer)
         except OSError:
             pass  # Hung up; it asks again.
         finally:
-            self._done(link)
-            link.connection.close()
+            if not waits:
+                self._done(link)
+                link.connection.close()
+        if waits:
+            self._begin_to_wait.put(link)
+            os.eventfd_write(self._wake, 1)
 
     def _refuse(self, link: _Link, reason: str, *, outcome: str = "refused") -> None:
+        self._send_short(link, {"outcome": outcome, "reason": reason})
+
+    def _send_short(self, link: _Link, answer: Mapping[str, Any]) -> None:
         # So short an answer never has to wait for room.
         with contextlib.suppress(OSError):
-            _send(link.connection, {"outcome": outcome, "reason": reason})
+            _send(link.connection, answer)
         self._drop(link)
 
     def _drop(self, link: _Link) -> None:
@@ -231,7 +275,9 @@ class DatasetServer:
         link.connection.close()
 
     def _forget(self, link: _Link) -> None:
-        del self._links[link.connection.fileno()]
+        descriptor = link.connection.fileno()
+        if self._links.pop(descriptor, None) is None:
+            del self._waiting[descriptor]
         self._poll.unregister(link.connection)
 
     def _done(self, link: _Link) -> None:

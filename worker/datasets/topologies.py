@@ -2,10 +2,11 @@
 
     <worker.topologies_dir>/<cluster>-<topology>-<generation>/
 
-A task asks about once a second. Its question costs one statement; a report is written when it says
-something new: a state, an order obeyed, a trouble at once, mere figures every two seconds, and
-nothing new every ten, so that people see that the task lives. A folder belongs to the account of
-the attempt that asked last, and is never removed here: it holds the state of the topology.
+A task asks about twice a second and is answered from memory; besides, one question of its waits
+here until people want something else. A report is written when it says something new: a state, an
+order obeyed, a trouble at once, mere figures every two seconds, and nothing new every ten, so that
+people see that the task lives. A folder belongs to the account of the attempt that asked last, and
+is never removed here: it holds the state of the topology.
 
 While an attempt tells how far it is, ZooKeeper has a heartbeat of it (`workerbeats`), as Storm's.
 """
@@ -15,17 +16,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
 
 from common.clock import Clock
-from common.errors import ServiceUnreachableError
 from common.model.cluster import Node
 from common.model.topologies import Report
 from common.registry.protocol import WorkerBeats
 from common.store.worker.topologies import HeldByAnother, HeldTopology, TopologyWork
+from worker.datasets.order_cache import OrderCache
 from worker.datasets.requests import DatasetRequestError
 from worker.spark.host.folders import PASSABLE, PRIVATE, make_folder
 from worker.workspace import Account
@@ -41,9 +42,11 @@ class Topologies(Protocol):
 
     def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None: ...
 
-    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None: ...
+    def held(
+        self, node: Node, task_instance_ids: Collection[int]
+    ) -> Mapping[int, HeldTopology]: ...
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None: ...
+    def report(self, node: Node, task_instance_id: int, report: Report) -> bool: ...
 
 
 class TopologyFolders:
@@ -83,7 +86,10 @@ class _Beat:
 
 
 class TopologyDesk:
-    """Answers questions of attempts that are known to be who they say; from any thread."""
+    """Answers questions of attempts that are known to be who they say; from any thread.
+
+    One thread, a loop's, calls `look`.
+    """
 
     def __init__(
         self,
@@ -97,19 +103,20 @@ class TopologyDesk:
         """`beats`: where the living attempts are shown; None for nowhere."""
         self._store = store
         self._folders = folders
-        self._node = node
         self._clock = clock
         self._lock = Lock()
+        self.cache = OrderCache(store.held, node=node, clock=clock)
         self._written: dict[int, _Written] = {}
         self._beats = beats
         self._beaten: dict[int, _Beat] = {}
 
     def work(self, task_id: int, account: Account | None) -> Mapping[str, Any]:
         """Answer with the work of an attempt, which holds its topology from now on."""
-        node = self._trusted()
+        node = self.cache.trusted()
         found = self._store.work(node, task_id)
         if found is None:
-            return self._ended(node, task_id)
+            self.cache.check_standing(node)
+            return self._ended(task_id)
         if isinstance(found, HeldByAnother):
             raise DatasetRequestError(
                 f"attempt {found.task_instance_id} runs this topology already; see `orcaflow"
@@ -129,18 +136,32 @@ class TopologyDesk:
 
     def wanted(self, task_id: int, report: Report | None) -> Mapping[str, Any]:
         """Take note of a report; answer with what people want."""
-        node = self._trusted()
-        if report is None or not self._says_more(task_id, report):
-            held = self._store.wanted(node, task_id)
-        else:
-            held = self._store.report(node, task_id, report)
-            if held is not None:
+        held = self.cache.orders(task_id)
+        if held is not None and report is not None and self._says_more(task_id, report):
+            node = self.cache.trusted()
+            if self._store.report(node, task_id, report):
                 self._note(task_id, report)
+            else:
+                self.cache.check_standing(node)
+                self.cache.end(task_id)
+                held = None
         if held is None:
-            return self._ended(node, task_id)
+            return self._ended(task_id)
         if report is not None:
-            self._beat(task_id, _Beat(topology=held.name, address=node.address), report)
-        return {"outcome": "wanted", "wanted": held.wanted.document()}
+            beat = _Beat(topology=held.name, address=self.cache.trusted().address)
+            self._beat(task_id, beat, report)
+        return _wanted(held)
+
+    def watch(self, task_id: int, number: int) -> Mapping[str, Any] | None:
+        """Answer with what people want, if it is not that of this number; else None."""
+        held = self.cache.orders(task_id)
+        if held is None:
+            return self._ended(task_id)
+        return None if held.wanted.number == number else _wanted(held)
+
+    def look(self) -> timedelta:
+        """Look what people want of all topologies here; return how long to rest."""
+        return self.cache.look()
 
     def end_beats(self, running: Callable[[], Collection[int]]) -> None:
         """Take back the beats of attempts that do not run here any more."""
@@ -188,10 +209,7 @@ class TopologyDesk:
                     del self._written[each]
             self._written[task_id] = _Written(report=report, at=now)
 
-    def _ended(self, node: Node, task_id: int) -> Mapping[str, Any]:
-        if self._node() != node:
-            # Rows have changed hands meanwhile: whoever is not there may still run here.
-            raise ServiceUnreachableError("this worker has just become another incarnation")
+    def _ended(self, task_id: int) -> Mapping[str, Any]:
         with self._lock:
             self._end_beat(task_id)
         reason = (
@@ -199,11 +217,9 @@ class TopologyDesk:
         )
         return {"outcome": "ended", "reason": reason}
 
-    def _trusted(self) -> Node:
-        node = self._node()
-        if node is None:
-            raise ServiceUnreachableError("this worker has no session with ZooKeeper just now")
-        return node
+
+def _wanted(held: HeldTopology) -> Mapping[str, Any]:
+    return {"outcome": "wanted", "wanted": held.wanted.document()}
 
 
 def beat_of(topology: str, report: Report, now: datetime) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Looks for orders to this worker's stream tasks; a loop with a step and no thread of its own."""
+"""Looks for orders to this worker's tasks; loops with a step and no thread of their own."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from worker.datasets.orders import OrderBook
+from worker.datasets.topologies import TopologyDesk
 
 
 class OrderLoop:
@@ -18,3 +19,16 @@ class OrderLoop:
     def run_once(self) -> timedelta:
         """Look once; `ServiceUnreachableError` passes through."""
         return self._book.look()
+
+
+class TopologyOrderLoop:
+    """The same for topologies."""
+
+    name = "topology-orders"
+
+    def __init__(self, desk: TopologyDesk) -> None:
+        self._desk = desk
+
+    def run_once(self) -> timedelta:
+        """Look once; `ServiceUnreachableError` passes through."""
+        return self._desk.look()

@@ -28,9 +28,10 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.commands import CommandType
 from common.model.rights import Principal
-from common.model.states import LIVE_PROCESS_STATES
+from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.model.topologies import Code, Report, Wanted
 from common.model.topology_graphs import TopologyGraph
+from common.store.listen import ORDERS, hint_channel
 from common.store.people.rights import seen_projects
 from common.store.tables import (
     command,
@@ -40,6 +41,13 @@ from common.store.tables import (
     topology_version,
 )
 from common.store.transaction import AnyRow
+
+_HOST: Final = (
+    select(task_instance.c.host)
+    .where(task_instance.c.id == topology.c.task_instance_id)
+    .where(task_instance.c.state == int(TaskState.RUNNING))
+    .scalar_subquery()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,14 +248,20 @@ def add_version(
 
 
 def want(db: Connection, name: str, wanted: Wanted, *, before: int) -> bool:
-    """Replace the orders of this number; False if they are not the present ones any more."""
+    """Replace the orders of this number; False if they are not the present ones any more.
+
+    The worker that runs the topology is notified.
+    """
     changed = db.execute(
         update(topology)
         .where(topology.c.name == name)
         .where(_is_number(before))
         .values(wanted=wanted.document(), update_time=func.now())
-    )
-    return changed.rowcount == 1
+        .returning(_HOST.label("host"))
+    ).one_or_none()
+    if changed is not None and changed.host:
+        db.execute(select(func.pg_notify(hint_channel(changed.host), ORDERS)))
+    return changed is not None
 
 
 def change_definition(db: Connection, name: str, *, before: int, definition_id: int) -> bool:

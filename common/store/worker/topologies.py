@@ -7,11 +7,11 @@ ended: so two runs of the same definition never write to one folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, CursorResult, Engine, bindparam, func, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
 from common.model.cluster import Node
 from common.model.states import TaskState
@@ -19,12 +19,12 @@ from common.model.topologies import Report, Wanted
 from common.store.tables import process_instance, task_instance, topology, topology_version
 from common.store.transaction import repeatable, single, storable_document, transaction
 
-_RUNS_HERE: Final = (
-    (task_instance.c.id == bindparam("task_id"))
-    & (task_instance.c.state == int(TaskState.RUNNING))
+_IS_OURS: Final = (
+    (task_instance.c.state == int(TaskState.RUNNING))
     & (task_instance.c.host == bindparam("node_host"))
     & (task_instance.c.worker_incarnation == bindparam("node_incarnation"))
 )
+_RUNS_HERE: Final = (task_instance.c.id == bindparam("task_id")) & _IS_OURS
 _IS_ITS_RUN: Final = (process_instance.c.id == task_instance.c.process_instance_id) & (
     process_instance.c.process_definition_id == topology.c.process_definition_id
 )
@@ -66,16 +66,17 @@ _WORK: Final = (
     )
     .where(topology.c.name == bindparam("topology"))
 )
-_IS_HELD: Final = (topology.c.task_instance_id == bindparam("task_id")) & (
-    task_instance.c.id == topology.c.task_instance_id
+_HELD: Final = (
+    select(topology.c.task_instance_id, topology.c.name, topology.c.wanted)
+    .where(topology.c.task_instance_id == task_instance.c.id)
+    .where(task_instance.c.id.in_(bindparam("task_ids", expanding=True)))
+    .where(_IS_OURS)
 )
-_WANTED: Final = select(topology.c.name, topology.c.wanted).where(_IS_HELD).where(_RUNS_HERE)
 _REPORT: Final = (
     update(topology)
-    .where(_IS_HELD)
+    .where(topology.c.task_instance_id == task_instance.c.id)
     .where(_RUNS_HERE)
     .values(report=bindparam("told"), report_time=func.now())
-    .returning(topology.c.name, topology.c.wanted)
 )
 
 
@@ -137,26 +138,30 @@ class PostgresTopologies:
 
         return repeatable(self._engine, held, begin=transaction)
 
-    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None:
-        """Return what people want; None if the attempt holds no topology, or does not run here."""
-        values = _named(node, task_instance_id)
-        return repeatable(self._engine, lambda db: _held(db.execute(_WANTED, values)))
+    def held(self, node: Node, task_instance_ids: Collection[int]) -> Mapping[int, HeldTopology]:
+        """Return what people want of the topologies that these attempts hold.
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None:
-        """Store a report, and return what people want; None as for `wanted`, and nothing stored."""
+        An attempt is left out if it holds none, or does not run here.
+        """
+        values = _of(node) | {"task_ids": list(task_instance_ids)}
+        return repeatable(
+            self._engine,
+            lambda db: {
+                row.task_instance_id: HeldTopology(name=row.name, wanted=Wanted.of(row.wanted))
+                for row in db.execute(_HELD, values)
+            },
+        )
+
+    def report(self, node: Node, task_instance_id: int, report: Report) -> bool:
+        """Store a report; False if the attempt holds no topology, or does not run here."""
         values = _named(node, task_instance_id) | {"told": storable_document(report.document())}
         with single(self._engine) as db:
-            return _held(db.execute(_REPORT, values))
-
-
-def _held(found: CursorResult[Any]) -> HeldTopology | None:
-    row = found.one_or_none()
-    return None if row is None else HeldTopology(name=row.name, wanted=Wanted.of(row.wanted))
+            return db.execute(_REPORT, values).rowcount == 1
 
 
 def _named(node: Node, task_instance_id: int) -> dict[str, Any]:
-    return {
-        "task_id": task_instance_id,
-        "node_host": node.address,
-        "node_incarnation": node.incarnation,
-    }
+    return _of(node) | {"task_id": task_instance_id}
+
+
+def _of(node: Node) -> dict[str, Any]:
+    return {"node_host": node.address, "node_incarnation": node.incarnation}

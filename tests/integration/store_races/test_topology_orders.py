@@ -19,14 +19,21 @@ from common.model.topologies import (
     RunState,
     Wanted,
 )
+from common.store.listen import Notifications, hint_channel
 from common.store.people import topologies as people
-from common.store.worker.topologies import HeldByAnother, PostgresTopologies, TopologyWork
+from common.store.worker.topologies import (
+    HeldByAnother,
+    HeldTopology,
+    PostgresTopologies,
+    TopologyWork,
+)
 from orcaflow import topology_orders
 from orcaflow.datasets import AttemptEndedError, DatasetError
 from tests.builders import NOON
 from tests.integration.dataset_desk import CLUSTER, Desk, an_attempt, desk
 from tests.integration.store_races.racing import OTHER_WORKER, WORKER, until_blocked
 from tests.integration.store_races.topology_stage import CODE, TopologyStage
+from worker.loops.hint_loop import HintLoop
 
 REPORT = Report(
     state=RunState.RUNNING,
@@ -74,6 +81,7 @@ def test_a_task_is_given_code_and_orders_and_its_reports_are_kept(
     assert topology_orders.work().report == kept
     wanted = Wanted(number=1, active=False)
     assert stage.want(wanted, before=0)
+    server.topologies.look()
     assert topology_orders.tell(None) == wanted
     newer = replace(CODE, files={"words.py": "topology = 2\n"})
     assert stage.add_version(2, newer)
@@ -84,6 +92,34 @@ def test_a_task_is_given_code_and_orders_and_its_reports_are_kept(
     with pytest.raises(AttemptEndedError, match="does not run it any more"):
         topology_orders.tell(replace(REPORT, batch=4, state=RunState.PAUSED))
     assert stage.view.report == kept
+
+
+def test_a_watch_is_answered_as_soon_as_people_want_something_else(
+    here: Engine, server: Desk, url: str
+) -> None:
+    stage = TopologyStage(here)
+    attempt = stage.run()
+    server.enter(attempt)
+    topology_orders.work()
+    assert topology_orders.watch(7) == 0
+    with (
+        Notifications(url, (hint_channel(WORKER.address),)) as source,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        hints = HintLoop(source, hinted=lambda _: None, ordered=server.topologies.look)
+        hints.run_once()
+        watching = pool.submit(topology_orders.watch, 0)
+        # Whoever waits is in nobody's way.
+        assert topology_orders.tell(REPORT) == Wanted()
+        assert stage.want(Wanted(number=1, active=False), before=0)
+        hints.run_once()
+        assert watching.result() == 1
+        assert topology_orders.tell(REPORT) == Wanted(number=1, active=False)
+        watching = pool.submit(topology_orders.watch, 1)
+        stage.end(attempt, TaskState.SUCCESS)
+        server.topologies.look()
+        with pytest.raises(AttemptEndedError, match="does not run it any more"):
+            watching.result()
 
 
 def test_what_is_no_topology_s_attempt_is_told_so(here: Engine, server: Desk) -> None:
@@ -142,8 +178,12 @@ def test_another_worker_is_told_nothing_and_reports_nothing(here: Engine) -> Non
     work = store.work(WORKER, attempt)
     assert not isinstance(work, HeldByAnother)
     assert work is not None
-    assert store.report(OTHER_WORKER, attempt, REPORT) is None
-    assert store.wanted(OTHER_WORKER, attempt) is None
+    assert not store.report(OTHER_WORKER, attempt, REPORT)
+    assert store.held(OTHER_WORKER, [attempt]) == {}
+    assert store.held(replace(WORKER, incarnation=99), [attempt]) == {}
+    assert store.held(WORKER, [attempt, attempt + 1]) == {
+        attempt: HeldTopology(name=stage.name, wanted=Wanted())
+    }
     assert stage.view.report is None
 
 
@@ -159,6 +199,7 @@ def test_a_topology_that_is_begun_anew_has_a_folder_of_its_own_and_no_former_att
         anew = Wanted(number=1)
         assert people.begin_anew(db, stage.name, anew, before=0, generation=1)
         assert not people.begin_anew(db, stage.name, anew, before=0, generation=1)
+    server.topologies.look()
     with pytest.raises(AttemptEndedError):
         topology_orders.tell(REPORT)
     stage.end(former)

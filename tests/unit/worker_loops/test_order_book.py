@@ -57,7 +57,7 @@ class Place:
         self.looks = 0
         self.loop = OrderLoop(self.book)
         self.look_at = 0.0
-        self.book.wake = self.hint
+        self.book.cache.wake = self.hint
 
     def hint(self) -> None:
         self.look_at = self.clock.monotonic()

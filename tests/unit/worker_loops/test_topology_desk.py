@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -35,17 +36,17 @@ class Tables:
     def work(self, node: Node, task_instance_id: int) -> TopologyWork | HeldByAnother | None:
         return None
 
-    def wanted(self, node: Node, task_instance_id: int) -> HeldTopology | None:
-        self.asked.append("wanted")
-        return self._held(task_instance_id)
+    def held(self, node: Node, task_instance_ids: Collection[int]) -> Mapping[int, HeldTopology]:
+        self.asked.append("held")
+        return {
+            each: HeldTopology(name="words", wanted=self.rows[each])
+            for each in task_instance_ids
+            if each in self.rows
+        }
 
-    def report(self, node: Node, task_instance_id: int, report: Report) -> HeldTopology | None:
+    def report(self, node: Node, task_instance_id: int, report: Report) -> bool:
         self.asked.append(f"report {report.state} {report.batch}")
-        return self._held(task_instance_id)
-
-    def _held(self, task_instance_id: int) -> HeldTopology | None:
-        wanted = self.rows.get(task_instance_id)
-        return None if wanted is None else HeldTopology(name="words", wanted=wanted)
+        return task_instance_id in self.rows
 
 
 class Place:
@@ -87,8 +88,8 @@ def test_a_state_is_written_at_once_and_figures_every_two_seconds(place: Place) 
     place.tell(replace(later, state=RunState.PAUSED), after=0.1)
     place.tell(replace(later, state=RunState.PAUSED, trouble="no answer"), after=0.1)
     assert place.tables.asked == [
+        "held",
         "report RUNNING 3",
-        "wanted",
         "report RUNNING 4",
         "report PAUSED 4",
         "report PAUSED 4",
@@ -128,6 +129,7 @@ def test_an_attempt_has_a_heartbeat_while_it_tells_how_far_it_is(place: Place) -
 def test_an_attempt_that_is_told_to_end_has_no_heartbeat_any_more(place: Place) -> None:
     place.tell(RUNNING)
     place.tables.rows.clear()
+    place.desk.look()
     assert place.tell(RUNNING, after=1) == "ended"
     assert place.beat() is None
 
@@ -148,22 +150,41 @@ def test_a_heartbeat_that_nobody_takes_is_in_no_task_s_way(place: Place) -> None
     place.registry.reconnect()
     assert place.tell(RUNNING, after=3) == "wanted"
     assert place.beat() is not None
-    assert place.tables.asked == ["report RUNNING 3", "wanted"]
+    assert place.tables.asked == ["held", "report RUNNING 3"]
 
 
 def test_a_task_that_tells_nothing_is_told_what_is_wanted(place: Place) -> None:
     assert place.desk.wanted(7, None) == {"outcome": "wanted", "wanted": Wanted().document()}
-    assert place.tables.asked == ["wanted"]
+    assert place.tables.asked == ["held"]
 
 
 def test_an_attempt_that_runs_here_no_more_is_told_so_and_its_report_is_not_believed_written(
     place: Place,
 ) -> None:
+    assert place.desk.wanted(7, None)["outcome"] == "wanted"
     place.tables.rows.clear()
     assert place.tell(RUNNING) == "ended"
-    place.tables.rows[7] = Wanted()
-    assert place.tell(RUNNING) == "wanted"
-    assert place.tables.asked == ["report RUNNING 3", "report RUNNING 3"]
+    assert place.tell(RUNNING) == "ended"
+    assert place.tables.asked == ["held", "report RUNNING 3"]
+
+
+def test_what_people_want_is_told_from_memory_and_looked_for_seldom(place: Place) -> None:
+    place.tell(RUNNING)
+    news: list[object] = []
+    place.desk.cache.changed = lambda: news.append(place.desk.watch(7, 0))
+    assert place.desk.watch(7, 0) is None
+    assert place.desk.look() == timedelta(seconds=5)
+    place.tables.rows[7] = wanted = Wanted(number=1, active=False)
+    assert place.desk.watch(7, 0) is None
+    assert news == []
+    place.desk.look()
+    answer = {"outcome": "wanted", "wanted": wanted.document()}
+    assert news == [answer]
+    assert place.desk.wanted(7, RUNNING) == answer
+    place.tables.rows.clear()
+    place.desk.look()
+    assert (place.desk.watch(7, 1) or {})["outcome"] == "ended"
+    assert place.tables.asked.count("held") == 4
 
 
 def test_a_folder_is_the_attempt_s_alone_and_keeps_what_is_in_it(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Runs a topology: a task that starts its queries, obeys people, and reports.
 
 A thin shell around `life`, which decides. Spark's threads run the batches; this one asks the worker
-what people want, looks how the queries stand, and tells the worker. All that outlives the task is
+what people want, looks how the queries stand, and tells the worker. A watch (`watch`) has it ask at
+once when that has changed. All that outlives the task is
 in the folder of the topology, which all workers share: checkpoints, dead letters, figures, and
 what the checkpoints depend on (`common.topology.succession`).
 
@@ -23,6 +24,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from common.errors import SchedulerError
@@ -50,6 +52,7 @@ from worker.spark.topology.figures import (
 )
 from worker.spark.topology.life import Standing, Step, next_step, switched_off
 from worker.spark.topology.queries import TopologyQueries
+from worker.spark.topology.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,18 +101,28 @@ class WorkerConversation:
         except topology_orders.WorkerAwayError:
             return None
 
+    def watch(self, number: int) -> int | None:
+        """Wait for other orders than those of this number; None if the worker is away."""
+        try:
+            return topology_orders.watch(number)
+        except topology_orders.WorkerAwayError:
+            return None
+
 
 def run(spark: SparkSession, job: Job) -> int:
     """Run the topology that the worker names; 0 once people have killed it."""
     conversation = WorkerConversation()
+    work = conversation.work()
     try:
-        TopologyTask(
+        task = TopologyTask(
             spark,
-            conversation.work(),
+            work,
             conversation,
             scratch=job.reason_file.parent / SCRATCH,
             say=job.say,
-        ).run()
+        )
+        with Watch(conversation.watch, work.wanted.number, task.ask_soon):
+            task.run()
     except InvalidTopologyError as error:
         raise WorkFailedError("; ".join(error.mistakes), FailureReason.CONFIGURATION) from error
     return 0
@@ -149,6 +162,8 @@ class TopologyTask:
         self._errors: deque[ComponentError] = deque(maxlen=_SHOWN_ERRORS)
         self._trouble = ""
         self._reported_at = self._kept_at = float("-inf")
+        self._reported: tuple[object, ...] = ()
+        self._is_to_ask = Event()
         self._last_failure: BaseException | None = None
         self._failed_query = ""
         self._refused_version = 0
@@ -178,7 +193,7 @@ class TopologyTask:
                 self._carry_out(step)
                 self._report_progress()
                 if step is Step.NOTHING:
-                    time.sleep(_REST_SECONDS)
+                    self._is_to_ask.wait(_REST_SECONDS)
         except BaseException:
             self._stop()
             with suppress(OSError):  # The folder may be why it ends.
@@ -186,6 +201,10 @@ class TopologyTask:
             raise
         self._stop()
         self._remove()
+
+    def ask_soon(self) -> None:
+        """Have the task ask at once what people want; called by any thread."""
+        self._is_to_ask.set()
 
     def _begin(self) -> None:
         """Take up what a former attempt has run: whatever is wanted since then is to be done."""
@@ -485,10 +504,15 @@ class TopologyTask:
         return None
 
     def _report_progress(self) -> None:
+        """Tell twice a second, and at once what people wait for; hear what they want."""
         now = self._clock()
-        if now < self._reported_at + _TELL_SECONDS:
+        standing = self._standing
+        weighty = (standing.state, standing.running, standing.applied.number, self._trouble)
+        is_due = self._is_to_ask.is_set() or weighty != self._reported
+        if not is_due and now < self._reported_at + _TELL_SECONDS:
             return
-        self._reported_at = now
+        self._is_to_ask.clear()
+        self._reported, self._reported_at = weighty, now
         self._beat()
         if now >= self._kept_at + _KEEP_SECONDS:
             self._kept_at = now
