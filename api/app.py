@@ -255,6 +255,11 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
         )
     if route.other_media is not None:
         other[route.status] = {"content": {route.other_media: {"schema": {"type": "string"}}}}
+    # Of the server itself, before any route is looked for.
+    other[HTTPStatus.BAD_REQUEST] = {
+        "description": "This is no HTTP, or its first line and headers are too long",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
     return other | {
         KINDS[kind].status: {
             "model": Problem,

@@ -201,7 +201,14 @@ def replace_secrets(
                 return value if replaced == inner else json.dumps(replaced, ensure_ascii=False)
             return text(name, value)
         case list():
-            return [replace_secrets(item, secret, text, name=name) for item in value]
+            # A definition may have half a million names of tasks, which hold nothing to be masked.
+            hides = bool(name) and is_secret(name)
+            return [
+                item
+                if not hides and isinstance(item, str) and _HARMLESS.fullmatch(item)
+                else replace_secrets(item, secret, text, name=name)
+                for item in value
+            ]
         case dict():
             return {
                 key: replace_secrets(item, secret, text, name=_said(value, str(key), name))
