@@ -30,7 +30,7 @@ from common.store.people.definitions import (
 )
 from common.store.people.numbered_pages import MOST_COUNTED
 from operations.definition_files import InvalidFilesError
-from operations.definition_tags import check_tag
+from operations.definition_tags import check_tag, definition_tag
 from operations.exporting import Export, exported_with_references
 from operations.importing import Imported, import_documents
 from operations.linting import read_content
@@ -83,6 +83,16 @@ class Compared:
     name: str
     before: int
     after: int
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """The change that a restore would make to a definition, which has this tag now."""
+
+    row: DefinitionRow
+    version: int
+    tag: str
     difference: Difference
 
 
@@ -202,17 +212,32 @@ def compare(
     with session.engine.connect() as db:
         row = definition_given(db, session.principal, Action.VIEW, definition)
         later = row.version if after is None else after
-        earlier = before
-        if earlier is None:
-            known = store.versions_of(db, row.id, before=later, limit=1)
-            if not known:
-                raise NotFoundError(
-                    f"no version of {row.name!r} before {later} is known; see"
-                    f" `orcaflow definition versions {row.name}`"
-                )
-            earlier = known[0].version
+        earlier = _one_before(db, row, later) if before is None else before
         old, new = _kept(db, row, earlier), _kept(db, row, later)
     return Compared(name=row.name, before=earlier, after=later, difference=difference(old, new))
+
+
+def _one_before(db: Connection, row: DefinitionRow, version: int) -> int:
+    known = store.versions_of(db, row.id, before=version, limit=1)
+    if not known:
+        raise NotFoundError(
+            f"no version of {row.name!r} before {version} is known; see"
+            f" `orcaflow definition versions {row.name}`"
+        )
+    return known[0].version
+
+
+def plan_restore(session: Session, definition_id: int, version: int | None = None) -> RestorePlan:
+    """Work out what `restore` would change; without a version it is the one before that in force.
+
+    For whoever may restore it.
+    """
+    with session.engine.connect() as db:
+        row = definition_given(db, session.principal, Action.AUTHOR, definition_id)
+        chosen = _one_before(db, row, row.version) if version is None else version
+        now, then = _kept(db, row, row.version), _kept(db, row, chosen)
+        tag = definition_tag(db, row)
+    return RestorePlan(row=row, version=chosen, tag=tag, difference=difference(now, then))
 
 
 @operation

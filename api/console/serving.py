@@ -34,6 +34,7 @@ from api.console.pages import (
     run,
     runs,
     schedule,
+    versions,
 )
 from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
@@ -46,6 +47,7 @@ from operations.log_ins import csrf_token, is_csrf_token, principal_of_session
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *definitions.PAGES,
+    *versions.PAGES,
     *begin.PAGES,
     *find.PAGES,
     *runs.PAGES,

@@ -18,6 +18,7 @@ from common.model.plans import (
     Reject,
     Snapshot,
 )
+from common.model.run_names import run_name
 from common.model.states import ExecutionType, ReleaseState, TaskDependType
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
@@ -57,7 +58,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
     except BadCommandError as error:
         return Reject(reason=f"command_param: {error}")
     begin = Begin(
-        name=f"{definition.name}-{definition.version}-{int(now.timestamp() * _MILLISECONDS)}",
+        name=run_name(definition.name, definition.version, int(now.timestamp() * _MILLISECONDS)),
         process_definition_id=definition.id,
         command_type=command.command_type,
         command_param=param.text(),

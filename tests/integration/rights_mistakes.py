@@ -90,6 +90,7 @@ BY_OTHERS: Final = (
         "operations/datasources:users_of_datasource",
         # test_every_page_answers_every_role_as_its_policy_says, of the console
         "operations/run_plans:plan_run",
+        "operations/definition_versions:plan_restore",
         # test_rights_are_those_of_the_topology_s_project
         "operations/topology_submission:_check_author",
     }

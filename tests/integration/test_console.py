@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -38,6 +39,7 @@ FORMS = {
     "/schedules/simulate": {"slots": "4", "days": "1"},
     "/users": {"name": "made"},
     "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
+    "/definitions/{id}/restore": {"version": "1", "tag": "*"},
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
 }
 """The fields that forms send beside their proof."""
@@ -225,6 +227,16 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         connection.execute(update(t.task_instance).values(reason=HOSTILE, host=HOSTILE[:60]))
         connection.execute(insert(t.alert).values(title=HOSTILE, content="", alertgroup_id=1))
         connection.execute(insert(t.task_group).values(name=HOSTILE, group_size=2))
+        connection.execute(update(t.process_definition).values(version=2))
+        connection.execute(
+            insert(t.process_definition_log).values(
+                process_definition_id=definition,
+                version=1,
+                document=json.dumps(hostile_document()),
+                user_name=HOSTILE[:60],
+                note=HOSTILE,
+            )
+        )
     schedules = [a_schedule(db, definition or 0)]
     a_complement(db, definition or 0, state_reason=HOSTILE)
     with db.begin() as connection:
@@ -253,7 +265,10 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules", query)
         ),
-        f"/definitions/{definition}/run",
+        *(
+            f"/definitions/{definition}/{each}"
+            for each in ("run", "versions", "compare", "restore")
+        ),
         f"/find?q={query[:30]}",
         f"/login?next=/{query}",
         f"/runs/{run}?view={query}",
@@ -266,6 +281,14 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
     shown = get(client, f"/runs/{run}", ada).text
     assert html.escape("<img src=x") in shown
     assert "{{ 7 * 7 }}" in shown
+
+
+def hostile_document() -> dict[str, Any]:
+    """A former version whose every text is hostile."""
+    task = {"type": HOSTILE, "params": {"rawScript": f"{HOSTILE}\n" * 3, HOSTILE: HOSTILE}}
+    names = ("a", HOSTILE, f"{HOSTILE} too")
+    tasks = [{**task, "name": name, "preTasks": list(names[:1])} for name in names]
+    return {"name": "x", "description": HOSTILE, "processDefinitionJson": {"tasks": tasks}}
 
 
 def a_complement(db: Engine, definition: int, **values: Any) -> int:

@@ -90,6 +90,22 @@ def failed(cluster: PrivateCluster) -> int:
             a_task("report", "true", "clean"),
         ],
     )
+    # It has succeeded once, by a former version.
+    former = json.dumps({"tasks": [a_task("land", "true"), a_task("gone", "true", "land")]})
+    cluster.rows(
+        "INSERT INTO t_ds_process_definition_log (process_definition_id, version, document, note)"
+        " SELECT id, 1, %s, 'the first' FROM t_ds_process_definition WHERE id = %s",
+        json.dumps({"name": "figures", "processDefinitionJson": json.loads(former)}),
+        definition,
+    )
+    cluster.rows("UPDATE t_ds_process_definition SET version = 2 WHERE id = %s", definition)
+    cluster.rows(
+        "INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,"
+        " executor_id, process_instance_json, start_time, end_time)"
+        " VALUES ('figures-1-1357027200000', %s, 7, 0, 1, %s, now(), now())",
+        definition,
+        former,
+    )
     run = cluster.begin(definition)
     assert cluster.await_end(run) == ProcessState.FAILURE
     mark.touch()
@@ -193,7 +209,10 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules")
         ),
-        f"/definitions/{definition}/run",
+        *(
+            f"/definitions/{definition}/{each}"
+            for each in ("run", "versions", "compare", "restore")
+        ),
         "/find?q=figures",
         "/runs",
         *sides,
