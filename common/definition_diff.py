@@ -199,7 +199,8 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
         }
     elif inner is not None:
         own[_JSON] = inner
-    return dict(_flat("", own))
+    # Nothing at all is no value of its own.
+    return dict(_flat("", own)) if own else {}
 
 
 def _values(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,14 @@ def test_parameters_are_compared_by_their_names_and_settings_by_their_keys() -> 
     ]
 
 
+def test_a_document_without_any_setting_lacks_those_of_the_other_and_no_more() -> None:
+    bare = {"processDefinitionJson": {"tasks": []}}
+    found = difference(bare, {**bare, "timeout": 3})
+    assert [(each.key, each.before, each.after) for each in found.settings] == [
+        ("timeout", None, 3)
+    ]
+
+
 def test_secrets_look_all_alike() -> None:
     def with_secret(reference: str, script: str) -> dict[str, Any]:
         own = {"prop": "db_password", "value": reference}
