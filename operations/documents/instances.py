@@ -71,7 +71,14 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
 
 def parameter_fields(detail: ProcessInstanceDetail) -> dict[str, object]:
     """Its parameters as the tables hold them, without values of names that sound secret."""
-    texts = {"command_param": detail.command_param, "global_params": detail.global_params}
+    return dict(masked_parameters(detail.command_param, detail.global_params))
+
+
+def masked_parameters(
+    command_param: str | None, global_params: str | None
+) -> dict[str, str | None]:
+    """The two documents of a run's parameters; a secret of one is masked in the other too."""
+    texts = {"command_param": command_param, "global_params": global_params}
     secrets = {secret for text in texts.values() for secret in secrets_in_json(text or "")}
     return {key: None if text is None else mask_json(text, secrets) for key, text in texts.items()}
 

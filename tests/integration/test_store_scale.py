@@ -26,6 +26,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.people.good_runs import with_last_good
 from common.store.people.numbered_pages import Slice, instance_slice, task_slice
 from common.store.people.rights import Thing, held
 from common.store.people.schedule_views import schedules
@@ -280,6 +281,15 @@ def test_whoever_sees_few_runs_is_shown_those_behind_the_newest_of_all_too(
         db.exec_driver_sql("UPDATE t_ds_user SET state = 0")
         assert listed() == listed(states=[6]) == []
         db.rollback()
+
+
+def test_the_last_good_run_before_another_is_found_without_those_before_it(made: Engine) -> None:
+    found = []
+    with made.connect() as db:
+        read = rows_read(made, lambda: found.append(with_last_good(db, 1, ENDED_RUNS // 2)))
+    assert_few(read)
+    ((run, good),) = (each for each in found if each is not None)
+    assert (run.id, good.id) == (ENDED_RUNS // 2, ENDED_RUNS // 2 - 1)
 
 
 @pytest.mark.parametrize("state", [3, 5, 6])

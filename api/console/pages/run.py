@@ -13,7 +13,9 @@ from fastapi.responses import RedirectResponse
 
 from api.console import looks
 from api.console.graph import BOX, Graph, Task, graph_of
+from api.console.parts import HEADER
 from api.console.rendering import rendered
+from api.console.since import ShownSince, since
 from api.console.table import Serve, Visit, order, page
 from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.words import span_text
@@ -21,9 +23,10 @@ from api.policy import Policy
 from common.clock import SystemClock
 from common.model.commands import CommandType
 from common.model.rights import Action
+from common.model.run_names import version_in
 from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskDependType, TaskState
 from common.store.people.rights import Thing
-from common.store.people.views import TaskInstanceView
+from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations.documents.causes import cause_rows
 from operations.documents.instances import instance_row, parameter_fields, task_row
 from operations.errors import UsageError
@@ -32,6 +35,7 @@ from operations.instance_commands import execute_tasks, put_command
 from operations.instance_commands import recover as put_recovery
 from operations.instances import dag_of, instance_detail
 from operations.rights import may
+from operations.run_changes import changes_since_good
 from operations.tasks import force_success, list_tasks
 
 _VIEWS: Final = ("graph", "timeline", "list", "parameters")
@@ -74,6 +78,8 @@ def show(visit: Visit) -> Response:
         visit=visit,
         view=view,
         run=instance_row(detail.instance, now=now),
+        version=version_in(detail.instance.name),
+        since=_since(visit, detail.instance, attempts) if view == "graph" else None,
         look=looks.of_run(state, detail.instance.wanted_state),
         is_live=state not in TERMINAL_PROCESS_CODES,
         verbs=_verbs(visit, state),
@@ -109,6 +115,16 @@ def show(visit: Visit) -> Response:
             else []
         ),
     )
+
+
+def _since(
+    visit: Visit, run: ProcessInstanceView, attempts: Sequence[TaskInstanceView]
+) -> ShownSince | None:
+    """Return the changes since the last good run; none for an open page, which keeps its own."""
+    if HEADER in visit.request.headers:
+        return None
+    found = changes_since_good(visit.session, run, attempts, now=_clock.now())
+    return None if found is None else since(found.good, found.changes)
 
 
 def _newest(attempts: Sequence[TaskInstanceView]) -> dict[str, TaskInstanceView]:

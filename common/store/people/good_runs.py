@@ -1,0 +1,96 @@
+"""A run beside the last good one of its definition, with what both were given. Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    or_,
+    select,
+)
+
+from common.model.command_param import ParamKey
+from common.model.states import ProcessState, TaskDependType
+from common.store.tables import environment, process_instance, tenant, worker_group
+
+_LOOKED_THROUGH: Final = 1_000
+"""The runs before this one, among which the last good one is looked for."""
+
+
+class GivenRun(NamedTuple):
+    """A run with what it was given; `environments` are the names of all by their codes."""
+
+    id: int
+    name: str
+    process_instance_json: str
+    command_param: str | None
+    global_params: str | None
+    timezone_id: str | None
+    worker_group: str | None
+    tenant: str | None
+    environments: Mapping[str, str] | None
+
+
+def with_last_good(
+    db: Connection, definition_id: int, process_instance_id: int
+) -> tuple[GivenRun, GivenRun] | None:
+    """Read a run and the last one before it that ran the whole definition to its good end.
+
+    None if there is none, among as many runs as a page may look through.
+    """
+    values = {"definition_id": definition_id, "run": process_instance_id}
+    rows = [GivenRun(*row) for row in db.execute(_BOTH, values)]
+    if len(rows) != 2:
+        return None
+    now, good = rows
+    return now, good
+
+
+_RUN: Final = process_instance.c
+_FORMER: Final = (
+    select(_RUN.id, _RUN.state, _RUN.task_depend_type, _RUN.command_param)
+    .where(_RUN.process_definition_id == bindparam("definition_id", type_=Integer))
+    .where(_RUN.id < bindparam("run", type_=Integer))
+    .order_by(_RUN.id.desc())
+    .limit(_LOOKED_THROUGH)
+    .subquery()
+)
+_GOOD: Final = (
+    select(_FORMER.c.id)
+    .where(_FORMER.c.state == ProcessState.SUCCESS)
+    .where(_FORMER.c.task_depend_type == TaskDependType.TASK_POST)
+    .where(func.coalesce(_FORMER.c.command_param, "").not_like(f"%{ParamKey.START_NODE_NAMES}%"))
+    .order_by(_FORMER.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_ENVIRONMENTS: Final = select(
+    cast(func.json_object_agg(cast(environment.c.code, Text), environment.c.name), JSON)
+).scalar_subquery()
+_BOTH: Final[Select[Any]] = (
+    select(
+        _RUN.id,
+        _RUN.name,
+        _RUN.process_instance_json,
+        _RUN.command_param,
+        _RUN.global_params,
+        _RUN.timezone_id,
+        worker_group.c.name,
+        tenant.c.tenant_code,
+        _ENVIRONMENTS,
+    )
+    .select_from(process_instance)
+    .outerjoin(worker_group, worker_group.c.id == _RUN.worker_group_id)
+    .outerjoin(tenant, tenant.c.id == _RUN.tenant_id)
+    .where(or_(_RUN.id == bindparam("run", type_=Integer), _RUN.id == _GOOD))
+    .order_by(_RUN.id.desc())
+)
