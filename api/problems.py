@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from api.marking import marked
 from common.errors import (
     ConfigurationError,
     InvalidDefinitionError,
@@ -56,100 +57,133 @@ class Kind:
 KINDS: Final[Mapping[str, Kind]] = {
     "unauthenticated": Kind(
         status=401,
-        title="Not logged in",
-        text="The request has no token and no session, or one that is unknown, expired, revoked, or"
-        " of a disabled user. Send `Authorization: Bearer of_…` (`orcaflow token create` makes a"
-        " token), or log in: `POST /api/v1/login`, `/oidc/login`, `orcaflow console`.",
+        title=marked("Not logged in"),
+        text=marked(
+            "The request has no token and no session, or one that is unknown, expired, revoked, or"
+            " of a disabled user. Send `Authorization: Bearer of_…` (`orcaflow token create` makes"
+            " a token), or log in: `POST /api/v1/login`, `/oidc/login`, `orcaflow console`."
+        ),
     ),
     "forbidden": Kind(
         status=403,
-        title="Not allowed",
-        text="You may see the object and not do this to it. An administrator gives roles:"
-        " `orcaflow user grant`. The token may have less than your role. A change by a cookie needs"
-        " the token of its session in `X-CSRF-Token`, and a page of this server.",
+        title=marked("Not allowed"),
+        text=marked(
+            "You may see the object and not do this to it. An administrator gives roles:"
+            " `orcaflow user grant`. The token may have less than your role. A change by a cookie"
+            " needs the token of its session in `X-CSRF-Token`, and a page of this server."
+        ),
     ),
     "not-found": Kind(
         status=404,
-        title="Not found",
-        text="There is no such object or path, or the object is in a project that is not yours:"
-        " the answer is the same.",
+        title=marked("Not found"),
+        text=marked(
+            "There is no such object or path, or the object is in a project that is not yours:"
+            " the answer is the same."
+        ),
     ),
     "method": Kind(
-        status=405, title="Method not allowed", text="The path is known, by other methods."
+        status=405,
+        title=marked("Method not allowed"),
+        text=marked("The path is known, by other methods."),
     ),
     "conflict": Kind(
         status=409,
-        title="Not in this state",
-        text="The request is understood, and the state of the object forbids it at present.",
+        title=marked("Not in this state"),
+        text=marked(
+            "The request is understood, and the state of the object forbids it at present."
+        ),
     ),
     "changed": Kind(
         status=412,
-        title="Changed meanwhile",
-        text="Somebody else has saved the object since you read it. Read it again, and send your"
-        " change with the `ETag` of what you have read then.",
+        title=marked("Changed meanwhile"),
+        text=marked(
+            "Somebody else has saved the object since you read it. Read it again, and send your"
+            " change with the `ETag` of what you have read then."
+        ),
     ),
     "too-large": Kind(
-        status=413, title="Too large", text="A body has at most 10 MB, and JSON a depth of 64."
+        status=413,
+        title=marked("Too large"),
+        text=marked("A body has at most 10 MB, and JSON a depth of 64."),
     ),
     "range": Kind(
         status=416,
-        title="Not satisfiable",
-        text="The log ends before the bytes that `Range` asks for; `Content-Range` tells its size.",
+        title=marked("Not satisfiable"),
+        text=marked(
+            "The log ends before the bytes that `Range` asks for; `Content-Range` tells its size."
+        ),
     ),
     "host": Kind(
         status=421,
-        title="Another host's name",
-        text="The server answers to its loopback names and those of `api.url` and"
-        " `api.allowed_hosts` alone, so that no web page can reach it by a name of its own.",
+        title=marked("Another host's name"),
+        text=marked(
+            "The server answers to its loopback names and those of `api.url` and"
+            " `api.allowed_hosts` alone, so that no web page can reach it by a name of its own."
+        ),
     ),
     "invalid": Kind(
         status=422,
-        title="Invalid input",
-        text="A parameter, a header or a field is wrong; `mistakes` names each with its place.",
+        title=marked("Invalid input"),
+        text=marked(
+            "A parameter, a header or a field is wrong; `mistakes` names each with its place."
+        ),
     ),
     "definition": Kind(
         status=422,
-        title="A definition with mistakes",
-        text="`mistakes` names each with its place: the definition, the task and its key. Nothing"
-        " was saved. `POST /api/v1/definitions/lint` finds them too.",
+        title=marked("A definition with mistakes"),
+        text=marked(
+            "`mistakes` names each with its place: the definition, the task and its key. Nothing"
+            " was saved. `POST /api/v1/definitions/lint` finds them too."
+        ),
     ),
     "specification": Kind(
         status=422,
-        title="A specification with mistakes",
-        text="`mistakes` names each with its place in the specification of the stream. Nothing was"
-        " saved.",
+        title=marked("A specification with mistakes"),
+        text=marked(
+            "`mistakes` names each with its place in the specification of the stream. Nothing was"
+            " saved."
+        ),
     ),
     "unconditional": Kind(
         status=428,
-        title="A condition is needed",
-        text="Send `If-Match` with the `ETag` of what you have read, so that nobody's change is"
-        " lost; `*` takes whatever there is.",
+        title=marked("A condition is needed"),
+        text=marked(
+            "Send `If-Match` with the `ETag` of what you have read, so that nobody's change is"
+            " lost; `*` takes whatever there is."
+        ),
     ),
     "too-many": Kind(
         status=429,
-        title="Too many",
-        text="The server, or you, have as many of these open as there may be, or you ask too often."
-        " Try again after the seconds of `Retry-After`.",
+        title=marked("Too many"),
+        text=marked(
+            "The server, or you, have as many of these open as there may be, or you ask too often."
+            " Try again after the seconds of `Retry-After`."
+        ),
     ),
     "provider": Kind(
         status=502,
-        title="Not trusted",
-        text="The answer of the login provider is not as it has to be, and nobody was logged in."
-        " `detail` says what is wrong. Begin again at /oidc/login; if it happens again, compare"
-        " `[oidc]` of the api-server with the settings of the provider.",
+        title=marked("Not trusted"),
+        text=marked(
+            "The answer of the login provider is not as it has to be, and nobody was logged in."
+            " `detail` says what is wrong. Begin again at /oidc/login; if it happens again, compare"
+            " `[oidc]` of the api-server with the settings of the provider."
+        ),
     ),
     "unavailable": Kind(
         status=503,
-        title="A service is away",
-        text="PostgreSQL, ZooKeeper or the login provider can't be reached, or is overloaded."
-        " Nothing was done,"
-        " unless `detail` says that it may have been; send the request again after the seconds of"
-        " `Retry-After`.",
+        title=marked("A service is away"),
+        text=marked(
+            "PostgreSQL, ZooKeeper or the login provider can't be reached, or is overloaded."
+            " Nothing was done, unless `detail` says that it may have been; send the request again"
+            " after the seconds of `Retry-After`."
+        ),
     ),
     "internal": Kind(
         status=500,
-        title="Unforeseen error",
-        text="The log of the api-server has the cause under the `request_id` of the answer.",
+        title=marked("Unforeseen error"),
+        text=marked(
+            "The log of the api-server has the cause under the `request_id` of the answer."
+        ),
     ),
 }
 
@@ -343,9 +377,9 @@ def _allowed(request: Request) -> str:
 def on_any_error(request: Request, error: Exception) -> JSONResponse:
     """Answer what nobody foresaw; a busy or vanished database is told from a fault of ours."""
     if is_transient(error) or "57014" in str(error):
-        return unavailable(request, "the database did not answer in time")
+        return unavailable(request, marked("the database did not answer in time"))
     log.error("request failed", extra={"request_id": request_id(request)}, exc_info=error)
-    return problem(request, "internal", "the request could not be carried out")
+    return problem(request, "internal", marked("the request could not be carried out"))
 
 
 def unavailable(request: Request, detail: str) -> JSONResponse:

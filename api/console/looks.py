@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Final
 
+from api.console.words import Say
+from api.marking import marked
 from common.model.complement_states import DateState
 from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
@@ -25,62 +27,66 @@ class Look:
     colour: str
 
 
-NOT_BEGUN: Final = Look("not begun", "waiting", "waiting")
-_UNKNOWN: Final = Look("unknown", "waiting", "waiting")
+NOT_BEGUN: Final = Look(marked("not begun"), "waiting", "waiting")
+_UNKNOWN: Final = Look(marked("unknown"), "waiting", "waiting")
 RUNS: Final[Mapping[ProcessState, Look]] = {
-    ProcessState.SUBMITTED: Look("queued", "queued", "waiting"),
-    ProcessState.RUNNING: Look("running", "running", "running"),
-    ProcessState.READY_PAUSE: Look("pausing", "stopping", "running"),
-    ProcessState.PAUSE: Look("paused", "paused", "paused"),
-    ProcessState.READY_STOP: Look("stopping", "stopping", "running"),
-    ProcessState.STOP: Look("stopped", "stopped", "ink-2"),
-    ProcessState.FAILURE: Look("failed", "failure", "failure"),
-    ProcessState.SUCCESS: Look("success", "success", "success"),
-    ProcessState.WAITING_THREAD: Look("waits", "waiting", "waiting"),
-    ProcessState.SERIAL_WAIT: Look("waits for its turn", "waiting", "waiting"),
+    ProcessState.SUBMITTED: Look(marked("queued"), "queued", "waiting"),
+    ProcessState.RUNNING: Look(marked("running"), "running", "running"),
+    ProcessState.READY_PAUSE: Look(marked("pausing"), "stopping", "running"),
+    ProcessState.PAUSE: Look(marked("paused"), "paused", "paused"),
+    ProcessState.READY_STOP: Look(marked("stopping"), "stopping", "running"),
+    ProcessState.STOP: Look(marked("stopped"), "stopped", "ink-2"),
+    ProcessState.FAILURE: Look(marked("failed"), "failure", "failure"),
+    ProcessState.SUCCESS: Look(marked("success"), "success", "success"),
+    ProcessState.WAITING_THREAD: Look(marked("waits"), "waiting", "waiting"),
+    ProcessState.SERIAL_WAIT: Look(marked("waits for its turn"), "waiting", "waiting"),
 }
 TASKS: Final[Mapping[TaskState, Look]] = {
-    TaskState.SUBMITTED: Look("queued", "queued", "waiting"),
-    TaskState.RUNNING: Look("running", "running", "running"),
-    TaskState.PAUSE: Look("paused", "paused", "paused"),
-    TaskState.FAILURE: Look("failed", "failure", "failure"),
-    TaskState.SUCCESS: Look("success", "success", "success"),
-    TaskState.NEED_FAULT_TOLERANCE: Look("lost, done again", "lost", "waiting"),
-    TaskState.KILL: Look("killed", "killed", "failure"),
-    TaskState.WAITING_DEPEND: Look("waits", "waiting", "waiting"),
-    TaskState.DELAY_EXECUTION: Look("delayed", "waiting", "waiting"),
-    TaskState.FORCED_SUCCESS: Look("forced", "forced", "success"),
+    TaskState.SUBMITTED: Look(marked("queued"), "queued", "waiting"),
+    TaskState.RUNNING: Look(marked("running"), "running", "running"),
+    TaskState.PAUSE: Look(marked("paused"), "paused", "paused"),
+    TaskState.FAILURE: Look(marked("failed"), "failure", "failure"),
+    TaskState.SUCCESS: Look(marked("success"), "success", "success"),
+    TaskState.NEED_FAULT_TOLERANCE: Look(marked("lost, done again"), "lost", "waiting"),
+    TaskState.KILL: Look(marked("killed"), "killed", "failure"),
+    TaskState.WAITING_DEPEND: Look(marked("waits"), "waiting", "waiting"),
+    TaskState.DELAY_EXECUTION: Look(marked("delayed"), "waiting", "waiting"),
+    TaskState.FORCED_SUCCESS: Look(marked("forced"), "forced", "success"),
 }
 DATES: Final[Mapping[str, Look]] = {
-    DateState.PENDING: Look("pending", "waiting", "waiting"),
-    DateState.SUBMITTED: Look("queued", "queued", "waiting"),
+    DateState.PENDING: Look(marked("pending"), "waiting", "waiting"),
+    DateState.SUBMITTED: Look(marked("queued"), "queued", "waiting"),
     DateState.RUNNING: RUNS[ProcessState.RUNNING],
     DateState.SUCCESS: RUNS[ProcessState.SUCCESS],
     DateState.FAILURE: RUNS[ProcessState.FAILURE],
-    DateState.SKIPPED: Look("left out", "skipped", "ink-2"),
-    DateState.CANCELLED: Look("cancelled", "stopped", "ink-2"),
+    DateState.SKIPPED: Look(marked("left out"), "skipped", "ink-2"),
+    DateState.CANCELLED: Look(marked("cancelled"), "stopped", "ink-2"),
 }
 FIRES: Final[Mapping[str, Look]] = {
-    FireOutcome.FIRED: Look("fired", "queued", "waiting"),
-    FireOutcome.SKIPPED: Look("skipped", "skipped", "ink-2"),
-    FireOutcome.COALESCED: Look("a later one stands for it", "skipped", "ink-2"),
-    FireOutcome.MISSED: Look("missed", "late", "late"),
+    FireOutcome.FIRED: Look(marked("fired"), "queued", "waiting"),
+    FireOutcome.SKIPPED: Look(marked("skipped"), "skipped", "ink-2"),
+    FireOutcome.COALESCED: Look(marked("a later one stands for it"), "skipped", "ink-2"),
+    FireOutcome.MISSED: Look(marked("missed"), "late", "late"),
 }
 _WANTED: Final[Mapping[int, Look]] = {
     ProcessState.PAUSE: RUNS[ProcessState.READY_PAUSE],
     ProcessState.STOP: RUNS[ProcessState.READY_STOP],
-    ProcessState.FAILURE: Look("timed out, stopping", "stopping", "running"),
+    ProcessState.FAILURE: Look(marked("timed out, stopping"), "stopping", "running"),
 }
 
 
 @cache
-def known_looks() -> str:
+def known_looks(say: Say = str) -> str:
     """Return the looks of tasks and runs by their states, as JSON; a wanted one as `wanted-5`."""
     wanted = {f"wanted-{int(code)}": look for code, look in _WANTED.items()}
     runs = {str(int(code)): look for code, look in RUNS.items()} | wanted
     looks = {"tasks": {str(int(code)): look for code, look in TASKS.items()}, "runs": runs}
     return json.dumps(
-        {kind: {code: asdict(look) for code, look in each.items()} for kind, each in looks.items()},
+        {
+            kind: {code: asdict(replace(look, word=say(look.word))) for code, look in each.items()}
+            for kind, each in looks.items()
+        },
+        ensure_ascii=False,
         separators=(",", ":"),
     )
 

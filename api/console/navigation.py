@@ -1,26 +1,31 @@
-"""The parts of the console, as the navigation of every page names them."""
+"""The parts of the console, as the navigation of every page names them in its language."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from api.console.table import Visit
+from api.marking import marked
 from operations.rights import may_author
 
 _PARTS: Final = (
-    ("", "Overview"),
-    ("definitions", "Definitions"),
-    ("runs", "Runs"),
-    ("schedules", "Schedules"),
-    ("complements", "Complements"),
-    ("streams", "Streams"),
-    ("pools", "Pools"),
-    ("cluster", "Cluster"),
-    ("projects", "Projects"),
-    ("tokens", "Tokens"),
+    ("", marked("Overview")),
+    ("definitions", marked("Definitions")),
+    ("runs", marked("Runs")),
+    ("schedules", marked("Schedules")),
+    ("complements", marked("Complements")),
+    ("streams", marked("Streams")),
+    ("pools", marked("Pools")),
+    ("cluster", marked("Cluster")),
+    ("projects", marked("Projects")),
+    ("tokens", marked("Tokens")),
 )
-_OF_AUTHORS: Final = (("datasources", "Data sources"),)
-_OF_ADMINISTRATORS: Final = (("alerts", "Alerts"), ("audit", "Audit"), ("users", "Users"))
+_OF_AUTHORS: Final = (("datasources", marked("Data sources")),)
+_OF_ADMINISTRATORS: Final = (
+    ("alerts", marked("Alerts")),
+    ("audit", marked("Audit")),
+    ("users", marked("Users")),
+)
 
 
 def parts_for(visit: Visit) -> list[tuple[str, str]]:

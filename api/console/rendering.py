@@ -6,7 +6,7 @@ import hashlib
 import html
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +15,13 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from api.console.catalogue import ENGLISH, LANGUAGES, translations
+from api.console.languages import VARY, language_of
 from api.console.looks import Look, known_looks
 from api.console.navigation import parts_for
 from api.console.parts import HEADER, Parts, known_parts
 from api.console.table import Visit
-from api.console.words import elided, exact_text, moment_text, span_text
+from api.console.words import day_text, elided, exact_text, moment_text, span_text
 from common.clock import SystemClock
 from common.errors import NotFoundError
 
@@ -47,25 +49,37 @@ def rendered(
     zone: tzinfo | None,
     status: int = 200,
     visit: Visit | None = None,
+    request: Request | None = None,
     **values: object,
 ) -> Response:
     """Return the page of a template. Texts are escaped; `zone` is that of the moments shown.
 
-    A visit that asks for parts is answered with those that have changed, as JSON.
+    It is in the language of the visit, or of the request. A visit that asks for parts is answered
+    with those that have changed, as JSON.
     """
+    asked = request if visit is None else visit.request
+    language = ENGLISH if asked is None else language_of(asked)
     now = _clock.now()
     known = None if visit is None else known_parts(visit.request.headers.get(HEADER))
     parts = Parts(known)
     body = (
-        _environment()
+        _environment(language)
         .get_template(template)
-        .render(now=now, when=_Moments(zone, now).shown, part=parts.part, visit=visit, **values)
+        .render(
+            now=now,
+            when=_Moments(zone, now).shown,
+            part=parts.part,
+            visit=visit,
+            here=_address(asked),
+            **values,
+        )
     )
+    headers = {**_HEADERS, "Vary": f"{HEADER}, {VARY}", "Content-Language": language}
     if known is None:
-        return HTMLResponse(body, status_code=status, headers={**_HEADERS, "Vary": HEADER})
+        return HTMLResponse(body, status_code=status, headers=headers)
     title = html.unescape(body.partition("<title>")[2].partition("</title>")[0])
     document = {"title": title, "parts": parts.changed}
-    return JSONResponse(document, status_code=status, headers={**_HEADERS, "Vary": HEADER})
+    return JSONResponse(document, status_code=status, headers=headers)
 
 
 def static(request: Request) -> Response:
@@ -84,8 +98,19 @@ def static(request: Request) -> Response:
     )
 
 
+def _address(request: Request | None) -> str:
+    """Return the address to come back to once another language is chosen."""
+    if request is None:
+        return "/"
+    query = request.url.query if request.method == "GET" else ""
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
 @cache
-def _environment() -> Environment:
+def _environment(language: str) -> Environment:
+    """Return the templates in a language: each has its own, so that no page can mix two."""
+    texts = translations(language)
+    say = texts.gettext
     made = Environment(
         loader=PackageLoader("api.console"),
         autoescape=select_autoescape(),
@@ -94,13 +119,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n"],
     )
-    # English; a catalogue of another language takes the place of these.
-    made.install_null_translations(newstyle=True)  # type: ignore[attr-defined]  # Of the extension.
-    made.filters["span"] = span_text
+    made.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]  # Of the extension.
+    made.filters["span"] = partial(span_text, say=say)
+    made.filters["day"] = partial(day_text, say=say)
+    made.filters["said"] = lambda value: say(str(value))
     made.filters["elided"] = elided
     made.tests["look"] = lambda value: isinstance(value, Look)
     made.tests["span"] = lambda value: isinstance(value, timedelta)
-    made.globals["known_looks"] = known_looks
+    made.globals["known_looks"] = partial(known_looks, say)
+    made.globals["language"] = language
+    made.globals["languages"] = LANGUAGES
     made.globals["parts_for"] = parts_for
     made.globals["static"] = _place
     made.globals["script"] = lambda modules: _place(f"{'+'.join(modules)}.js")

@@ -16,10 +16,11 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from api import cookies
 from api.asking import RequestSession, address_of
+from api.console import languages
 from api.console.pages import (
     begin,
     calendar,
@@ -39,6 +40,7 @@ from api.console.pages import (
 from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
+from api.marking import marked
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
 from common.errors import SchedulerError
 from operations.errors import ForbiddenError, UsageError
@@ -60,7 +62,10 @@ PAGES: Final[tuple[Page, ...]] = (
     *people.PAGES,
     *log_in.PAGES,
 )
+_RELOAD: Final = marked("load the page again")
+"""The cure of the errors that end with it."""
 CSRF_FIELD: Final = "csrf_token"
+LANGUAGE_PATH: Final = "/language"
 _RENEWALS: Final = CapacityLimiter(2)
 """Open pages that ask for their parts are served two at a time: each change makes all of them ask,
 and more threads would keep the interpreter from those that tell the change itself."""
@@ -70,11 +75,15 @@ _MOST_FIELDS: Final = 1000
 
 def add_to(app: FastAPI) -> None:
     """Add all pages to the application."""
+    pages = [Route(each.path, _endpoint(each), methods=[each.method]) for each in PAGES]
+    shown = Route(log_in.PATH, _plain(log_in.show), methods=["GET"])
+    app.state.console_pages = [shown, *pages]
     app.router.routes += [
-        Route(log_in.PATH, _plain(log_in.show), methods=["GET"]),
+        shown,
         Route(log_in.PATH, _plain(log_in.enter), methods=["POST"]),
+        Route(LANGUAGE_PATH, _plain(_choose_language), methods=["POST"]),
         Route(f"{STATIC}/{{digest}}/{{name}}", _plain(static), methods=["GET"]),
-        *(Route(each.path, _endpoint(each), methods=[each.method]) for each in PAGES),
+        *pages,
     ]
 
 
@@ -94,6 +103,30 @@ def _posted(
     serve: Callable[[Request, Mapping[str, str]], Response], body: bytes
 ) -> Callable[[Request], Response]:
     return lambda request: serve(request, _form(body))
+
+
+def _choose_language(request: Request, form: Mapping[str, str]) -> Response:
+    """Keep the language that is chosen, and lead back to the page, or to the next above it.
+
+    The answer of a form is no address to come back to, and one that no page has leads to the first.
+    """
+    cookies.check_origin(request)
+    path, mark, query = log_in.place_of(form.get("next", "/")).partition("?")
+    place = path + mark + query
+    while path and not _is_page(request, path):
+        path = place = path.rpartition("/")[0]
+    answer = RedirectResponse(place or "/", status_code=303)
+    languages.choose(answer, form.get("language", ""))
+    return answer
+
+
+def _is_page(request: Request, path: str) -> bool:
+    asked = {"type": "http", "method": "GET", "path": path}
+    found = (each.matches(asked) for each in request.app.state.console_pages)
+    return any(
+        match is Match.FULL and str(scope["path_params"].get("id", 0)).isdigit()
+        for match, scope in found
+    )
 
 
 def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -125,7 +158,7 @@ def _served(page: Page, request: Request, body: bytes) -> Response:
         cookies.check_origin(request)
         form = _form(body)
         if not is_csrf_token(text, form.get(CSRF_FIELD, "")):
-            raise ForbiddenError("the form is not of this session; load the page again")
+            raise ForbiddenError(marked("the form is not of this session; load the page again"))
     session = RequestSession(state.config, state.engine, principal)
     return page.serve(
         Visit(
@@ -142,7 +175,8 @@ def _served(page: Page, request: Request, body: bytes) -> Response:
 def _id(request: Request) -> int:
     text = str(request.path_params.get("id", "0"))
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LARGEST_ID):
-        raise UsageError("id", f"{text!r:.50} is no number of anything here")
+        told = marked("%(text)s is no number of anything here")
+        raise UsageError("id", languages.said(request, told, text=f"{text!r:.50}"))
     return int(text)
 
 
@@ -151,7 +185,7 @@ def _query(request: Request) -> Mapping[str, str]:
     pairs = [(name, value) for name, value in request.query_params.multi_items() if value]
     query = dict(pairs)
     if len(query) < len(pairs) or any("\0" in value for value in query.values()):
-        raise UsageError("", "the address names something twice, or holds a NUL")
+        raise UsageError("", marked("the address names something twice, or holds a NUL"))
     return query
 
 
@@ -161,10 +195,10 @@ def _form(body: bytes) -> Mapping[str, str]:
             body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
         )
     except ValueError:
-        raise UsageError("", "the form can't be read; load the page again") from None
+        raise UsageError("", marked("the form can't be read; load the page again")) from None
     fields = dict(pairs)
     if len(fields) < len(pairs) or any("\0" in each for each in fields.values()):
-        raise UsageError("", "the form has a field twice, or a NUL; load the page again")
+        raise UsageError("", marked("the form has a field twice, or a NUL; load the page again"))
     return fields
 
 
@@ -187,7 +221,9 @@ def _problem_page(request: Request, error: Exception) -> Response:
         else on_any_error(request, error)
     )
     problem = json.loads(bytes(answer.body))
-    made = rendered("problem.html", zone=None, status=answer.status_code, problem=problem)
+    made = rendered(
+        "problem.html", zone=None, request=request, status=answer.status_code, problem=problem
+    )
     if "retry-after" in answer.headers:
         made.headers["Retry-After"] = answer.headers["retry-after"]
     return made

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from fastapi import Request, Response
 
+from api.console.languages import said
 from api.policy import Policy
+from operations.errors import UsageError
 from operations.rights import may_administer
 from operations.session import Session
 
@@ -30,6 +32,17 @@ class Visit:
     def administers(self) -> bool:
         """True for administrators."""
         return may_administer(self.session)
+
+    def said(self, text: str, /, **values: object) -> str:
+        """Return a text in the language of the visit, with values in its places."""
+        return said(self.request, text, **values)
+
+
+def unknown(visit: Visit, field: str, given: str, known: Iterable[str]) -> UsageError:
+    """Return the error of a word that is none of those that are known."""
+    words = ", ".join(known)
+    text = visit.said("%(text)s is none; known are %(words)s", text=f"{given!r:.50}", words=words)
+    return UsageError(field, text)
 
 
 Serve: TypeAlias = Callable[[Visit], Response]

@@ -19,7 +19,7 @@ from fastapi.responses import RedirectResponse
 
 from api import waiting
 from api.console.rendering import rendered
-from api.console.table import Visit, order, page
+from api.console.table import Visit, order, page, unknown
 from api.policy import Policy
 from common.clock import SystemClock
 from common.errors import NotFoundError
@@ -107,7 +107,7 @@ def check(visit: Visit) -> Response:
     now = _clock.now()
     whole = plan_run(visit.session, visit.id, now=now)
     try:
-        asked = _asked(visit.form, whole.declared)
+        asked = _asked(visit, whole.declared)
         plan = plan_run(
             visit.session,
             visit.id,
@@ -144,7 +144,7 @@ def begin(visit: Visit) -> Response:
     """Begin it, and go to the run or the complement."""
     session = visit.session
     declared = plan_run(session, visit.id, now=_clock.now()).declared
-    asked = _asked(visit.form, declared)
+    asked = _asked(visit, declared)
     once = _once(visit)
     if asked.first is not None:
         made = complementing.create(session, visit.id, _options(asked), now=_clock.now(), once=once)
@@ -199,52 +199,57 @@ def _field(declared: Property, resolved: str) -> Field:
     )
 
 
-def _asked(form: Mapping[str, str], declared: Sequence[Property]) -> Asked:
+def _asked(visit: Visit, declared: Sequence[Property]) -> Asked:
     """Read the form; `UsageError` names the field that is wrong."""
+    form = visit.form
     types = {each.prop: each.type for each in declared}
     params = {
-        name.removeprefix(_PARAM): _typed(name.removeprefix(_PARAM), value, types)
+        name.removeprefix(_PARAM): _typed(visit, name.removeprefix(_PARAM), value, types)
         for name, value in form.items()
         if name.startswith(_PARAM) and value
     }
     others = params_of([each for each in form.get("params", "").splitlines() if each.strip()])
     known = sorted(set(params).intersection(others))
     if known:
-        raise UsageError("params", f"{known[0]!r:.200} is given twice")
+        raise UsageError("params", visit.said("%(text)s is given twice", text=f"{known[0]!r:.200}"))
     text = form.get("parallelism") or "1"
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST_PARALLEL):
-        raise UsageError("parallelism", f"must be from 1 to {_MOST_PARALLEL}")
+        raise UsageError(
+            "parallelism", visit.said("must be from 1 to %(most)s", most=_MOST_PARALLEL)
+        )
     if form.get("last") and not form.get("first"):
-        raise UsageError("first", "is missing: past dates run from the first to the last")
+        raise UsageError(
+            "first", visit.said("is missing: past dates run from the first to the last")
+        )
     return Asked(
         params={**params, **others},
         date=form.get("date") or None,
         start_nodes=form.get("start_nodes") or None,
-        depend=TaskDependType[_one_of(form, "depend", "TASK_POST", TaskDependType.__members__)],
+        depend=TaskDependType[_one_of(visit, "depend", "TASK_POST", TaskDependType.__members__)],
         failure_strategy=FailureStrategy[
-            _one_of(form, "failure_strategy", "CONTINUE", FailureStrategy.__members__)
+            _one_of(visit, "failure_strategy", "CONTINUE", FailureStrategy.__members__)
         ],
-        priority=Priority[_one_of(form, "priority", "MEDIUM", Priority.__members__)],
+        priority=Priority[_one_of(visit, "priority", "MEDIUM", Priority.__members__)],
         worker_group=form.get("worker_group") or None,
         environment=form.get("environment") or None,
         first=form.get("first") or None,
         last=form.get("last") or None,
         parallelism=int(text),
-        reprocess=Reprocess(_one_of(form, "reprocess", "all", [str(each) for each in Reprocess])),
-        order=RunOrder(_one_of(form, "order", "ascending", [str(each) for each in RunOrder])),
+        reprocess=Reprocess(_one_of(visit, "reprocess", "all", [str(each) for each in Reprocess])),
+        order=RunOrder(_one_of(visit, "order", "ascending", [str(each) for each in RunOrder])),
     )
 
 
 def _one_of(
-    form: Mapping[str, str], name: str, default: str, known: Mapping[str, object] | Sequence[str]
+    visit: Visit, name: str, default: str, known: Mapping[str, object] | Sequence[str]
 ) -> str:
-    given = form.get(name) or default
+    given = visit.form.get(name) or default
     if given not in known:
-        raise UsageError(name, f"{given!r:.50} is none; known are {', '.join(known)}")
+        raise unknown(visit, name, given, known)
     return given
 
 
-def _typed(name: str, text: str, types: Mapping[str, DataType]) -> str:
+def _typed(visit: Visit, name: str, text: str, types: Mapping[str, DataType]) -> str:
     """Return the value of a parameter as a run gets it; `UsageError` if it is not of its type."""
     kind = types.get(name, DataType.VARCHAR)
     try:
@@ -253,8 +258,13 @@ def _typed(name: str, text: str, types: Mapping[str, DataType]) -> str:
         elif kind in (DataType.FLOAT, DataType.DOUBLE):
             float(text)
     except ValueError:
-        word = "a whole number" if kind in _WHOLE else "a number"
-        raise UsageError(name, f"is {word}, and not {text!r:.50}") from None
+        given = f"{text!r:.50}"
+        raise UsageError(
+            name,
+            visit.said("is a whole number, and not %(text)s", text=given)
+            if kind in _WHOLE
+            else visit.said("is a number, and not %(text)s", text=given),
+        ) from None
     return text.replace("T", " ") if kind is DataType.TIMESTAMP else text
 
 

@@ -13,6 +13,7 @@ from api.console.looks import NOT_BEGUN, Look, of_fire
 from api.console.rendering import rendered
 from api.console.table import Visit, order, page
 from api.console.week import DAYS, Fire, days_of, monday_of
+from api.marking import marked
 from api.policy import LIST
 from common.clock import SystemClock
 from common.errors import NotFoundError
@@ -28,7 +29,7 @@ _FIRST: Final = date(1970, 1, 5)
 _LAST: Final = date(9998, 12, 20)
 _LONGEST_DAYS: Final = 366
 _MOST_FIRES: Final = 50_000
-_TO_COME: Final = Look("to come", NOT_BEGUN.glyph, NOT_BEGUN.colour)
+_TO_COME: Final = Look(marked("to come"), NOT_BEGUN.glyph, NOT_BEGUN.colour)
 _clock = SystemClock()
 
 
@@ -66,9 +67,13 @@ def _monday(visit: Visit, today: date) -> date:
     try:
         day = today if text is None else date.fromisoformat(text)
     except ValueError:
-        raise UsageError("week", f"{text!r:.50} is no date, as 2013-01-31 is") from None
+        raise UsageError(
+            "week", visit.said("%(text)s is no date, as 2013-01-31 is", text=f"{text!r:.50}")
+        ) from None
     if not _FIRST <= day <= _LAST:
-        raise UsageError("week", f"is from {_FIRST} to {_LAST}")
+        raise UsageError(
+            "week", visit.said("is from %(first)s to %(last)s", first=_FIRST, last=_LAST)
+        )
     return monday_of(day)
 
 
@@ -85,11 +90,11 @@ def simulate(visit: Visit) -> Response:
     """Play the schedules on a virtual clock, and show what would overlap, wait and be missed."""
     form = visit.form
     request = simulating.SimulationRequest(
-        days=_number(form.get("days") or "30", "days", _LONGEST_DAYS),
+        days=_number(visit, form.get("days") or "30", "days", _LONGEST_DAYS),
         offline_too="offline_too" in form,
         pessimistic="pessimistic" in form,
         assumed=simulating.read_assumed(form.get("assume") or "60s"),
-        slots=_number(form["slots"], "slots", 1_000_000) if form.get("slots") else None,
+        slots=_number(visit, form["slots"], "slots", 1_000_000) if form.get("slots") else None,
         max_fires=_MOST_FIRES,
     )
     simulated, trouble = None, None
@@ -97,7 +102,7 @@ def simulate(visit: Visit) -> Response:
         found = simulating.simulate(visit.session, request, now=_clock.now())
         simulated = simulation_document(found)
     except NotFoundError:
-        trouble = "No schedule is ONLINE, so nothing would fire."
+        trouble = visit.said("No schedule is ONLINE, so nothing would fire.")
     except TooManyFiresError as error:
         trouble = str(error)
     return rendered(
@@ -110,9 +115,9 @@ def simulate(visit: Visit) -> Response:
     )
 
 
-def _number(text: str, name: str, most: int) -> int:
+def _number(visit: Visit, text: str, name: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= most):
-        raise UsageError(name, f"is a whole number from 1 to {most:,}")
+        raise UsageError(name, visit.said("is a whole number from 1 to %(most)s", most=f"{most:,}"))
     return int(text)
 
 

@@ -14,7 +14,7 @@ from api.console.graph import BOX, Graph, Task, graph_of
 from api.console.grid import BAR, CELL, Cell, Grid, Run, grid_of
 from api.console.looks import of_run
 from api.console.rendering import rendered
-from api.console.table import Serve, Visit, order, page
+from api.console.table import Serve, Visit, order, page, unknown
 from api.policy import LIST, Policy
 from common.clock import SystemClock
 from common.dag import build_dag
@@ -47,7 +47,9 @@ def show_all(visit: Visit) -> Response:
     name = visit.query.get("name", "")
     project = visit.query.get("project", "")
     if project and not (project.isascii() and project.isdigit() and len(project) < 10):
-        raise UsageError("project", f"{project!r:.50} is no number of a project")
+        raise UsageError(
+            "project", visit.said("%(text)s is no number of a project", text=f"{project!r:.50}")
+        )
     found = definition_page(
         visit.session,
         search=name or None,
@@ -70,7 +72,7 @@ def show(visit: Visit) -> Response:
     """Show a definition; `view` is one of its sides, `only=failed` the tasks that ever failed."""
     view = visit.query.get("view", "grid")
     if view not in _VIEWS:
-        raise UsageError("view", f"{view!r:.50} is none; known are {', '.join(_VIEWS)}")
+        raise unknown(visit, "view", view, _VIEWS)
     detail = definition_detail(visit.session, visit.id)
     before = cursors.read("instances", visit.query.get("after"))
     found = list_instances(visit.session, definition_id=visit.id, limit=_RUNS, before=before)

@@ -12,6 +12,7 @@ from typing import Final
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
+from api.console.languages import VARY, language_of
 from api.console.looks import of_run
 from api.console.navigation import parts_for
 from api.console.rendering import rendered
@@ -48,15 +49,19 @@ def show(visit: Visit) -> Response:
     found = [*_pages(visit, text), *_runs(visit, text), *_definitions(visit, text)]
     found += _projects(visit, text)
     if visit.request.headers.get("accept") == "application/json":
-        return JSONResponse({"items": [asdict(each) for each in found]})
+        headers = {"Vary": f"Accept, {VARY}", "Content-Language": language_of(visit.request)}
+        return JSONResponse({"items": [asdict(each) for each in found]}, headers=headers)
     return rendered("find.html", zone=visit.session.zone, visit=visit, text=text, found=found)
 
 
 def _pages(visit: Visit, text: str) -> Iterator[Found]:
-    for path, name in parts_for(visit):
-        words = f"{name} {_SYNONYMS.get(path, '')}".lower().split()
-        if any(each.startswith(text.lower()) for each in words):
-            yield Found(kind="page", name=name, told="", href=f"/{path}")
+    for path, english in parts_for(visit):
+        name = visit.said(english)
+        words = f"{english} {name} {_SYNONYMS.get(path, '')}".lower().split()
+        # Chinese has no spaces between its words.
+        is_within = name != english and text in name
+        if is_within or any(each.startswith(text.lower()) for each in words):
+            yield Found(kind=visit.said("page"), name=name, told="", href=f"/{path}")
 
 
 def _runs(visit: Visit, text: str) -> Iterator[Found]:
@@ -69,9 +74,9 @@ def _runs(visit: Visit, text: str) -> Iterator[Found]:
         return
     look = of_run(run.state, run.wanted_state)
     yield Found(
-        kind="run",
-        name=f"Run {run.id}",
-        told=f"{run.definition_name or ''} {look.word}".strip(),
+        kind=visit.said("run"),
+        name=visit.said("Run %(number)s", number=run.id),
+        told=f"{run.definition_name or ''} {visit.said(look.word)}".strip(),
         href=f"/runs/{run.id}",
     )
 
@@ -84,13 +89,17 @@ def _definitions(visit: Visit, text: str) -> Iterator[Found]:
     for each in found:
         place = f"/definitions/{each.id}"
         yield Found(
-            kind="definition", name=each.name, told=each.release_state.name.lower(), href=place
+            kind=visit.said("definition"),
+            name=each.name,
+            told=visit.said(each.release_state.name.lower()),
+            href=place,
         )
     for each in found[:2]:
         is_online = each.release_state is ReleaseState.ONLINE
         if is_online and may(visit.session, Action.OPERATE, Thing.DEFINITION, each.id):
             place = f"/definitions/{each.id}/run"
-            yield Found(kind="verb", name=f"Run {each.name}…", told="", href=place)
+            name = visit.said("Run %(name)s…", name=each.name)
+            yield Found(kind=visit.said("verb"), name=name, told="", href=place)
 
 
 def _projects(visit: Visit, text: str) -> Iterator[Found]:
@@ -99,7 +108,7 @@ def _projects(visit: Visit, text: str) -> Iterator[Found]:
     found, _ = list_projects(visit.session, search=text, limit=_MOST)
     for each in found:
         place = f"/definitions?project={each.id}"
-        yield Found(kind="project", name=each.name, told="", href=place)
+        yield Found(kind=visit.said("project"), name=each.name, told="", href=place)
 
 
 PAGES: Final = (page("/find", LIST, show),)

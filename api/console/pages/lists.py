@@ -13,6 +13,7 @@ from api import cursors
 from api.console.looks import of_run
 from api.console.rendering import rendered
 from api.console.table import Page, Visit, page
+from api.marking import marked
 from api.policy import BASE, POLICIES
 from common.clock import SystemClock
 from operations import (
@@ -137,7 +138,11 @@ def _schedules(visit: Visit) -> Found:
     )
     zone = cluster_zone(visit.session.config)
     rows = [
-        {**row, "next": row["next_fire_time"] if each.definition_is_online else None}
+        {
+            **row,
+            "release_state": visit.said(str(row["release_state"])),
+            "next": row["next_fire_time"] if each.definition_is_online else None,
+        }
         for each in found
         for row in (schedule_row(each, zone=zone),)
     ]
@@ -153,7 +158,11 @@ def _complements(visit: Visit) -> Found:
         before=_after("complements", visit),
     )
     rows = [
-        {**row, "look": of_run(each.state), "progress": f"{row['done']} of {row['dates']}"}
+        {
+            **row,
+            "look": of_run(each.state),
+            "progress": visit.said("%(count)s of %(whole)s", count=row["done"], whole=row["dates"]),
+        }
         for each in found
         for row in (complement_row(each, now=_clock.now()),)
     ]
@@ -197,7 +206,7 @@ def _audit(visit: Visit) -> Found:
         user=query.get("user"),
         action=query.get("action"),
         object_type=query.get("object_type"),
-        object_id=_number(query, "object_id"),
+        object_id=_number(visit, "object_id"),
         outcome=query.get("outcome"),
         before=cursors.read("audit", query.get("after"), largest=cursors.LARGEST_BIG_ID),
         limit=_LIMIT,
@@ -209,160 +218,162 @@ def _audit(visit: Visit) -> Found:
     return rows, _next("audit", found)
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name)
+def _number(visit: Visit, name: str) -> int | None:
+    text = visit.query.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:11]) <= _LARGEST_ID):
-        raise UsageError(name, f"{text!r:.50} is no number of anything here")
+        raise UsageError(
+            name, visit.said("%(text)s is no number of anything here", text=f"{text!r:.50}")
+        )
     return int(text)
 
 
 _DEFINITION: Final = "/definitions/{process_definition_id}"
 LISTS: Final = (
     List(
-        title="Schedules",
+        title=marked("Schedules"),
         path="/schedules",
         columns=(
-            Column(title="Schedule", key="id", link="/schedules/{id}"),
-            Column(title="Definition", key="definition", link=_DEFINITION),
-            Column(title="State", key="release_state"),
-            Column(title="Fires", key="description"),
-            Column(title="Line", key="crontab"),
-            Column(title="Zone", key="timezone_id"),
-            Column(title="Next", key="next"),
-            Column(title="Fault", key="fault"),
+            Column(title=marked("Schedule"), key="id", link="/schedules/{id}"),
+            Column(title=marked("Definition"), key="definition", link=_DEFINITION),
+            Column(title=marked("State"), key="release_state"),
+            Column(title=marked("Fires"), key="description"),
+            Column(title=marked("Line"), key="crontab"),
+            Column(title=marked("Zone"), key="timezone_id"),
+            Column(title=marked("Next"), key="next"),
+            Column(title=marked("Fault"), key="fault"),
         ),
         read=_schedules,
-        empty="No schedule. Make one with",
+        empty=marked("No schedule. Make one with"),
         command="orcaflow schedule create",
         policy="schedules",
     ),
     List(
-        title="Complements",
+        title=marked("Complements"),
         path="/complements",
         columns=(
-            Column(title="Complement", key="id", link="/complements/{id}"),
-            Column(title="Definition", key="definition", link=_DEFINITION),
-            Column(title="State", key="look"),
-            Column(title="Dates done", key="progress"),
-            Column(title="At a time", key="parallelism"),
-            Column(title="Began", key="create_time"),
-            Column(title="Took", key="duration"),
-            Column(title="Reason", key="reason"),
+            Column(title=marked("Complement"), key="id", link="/complements/{id}"),
+            Column(title=marked("Definition"), key="definition", link=_DEFINITION),
+            Column(title=marked("State"), key="look"),
+            Column(title=marked("Dates done"), key="progress"),
+            Column(title=marked("At a time"), key="parallelism"),
+            Column(title=marked("Began"), key="create_time"),
+            Column(title=marked("Took"), key="duration"),
+            Column(title=marked("Reason"), key="reason"),
         ),
         read=_complements,
-        empty="No complement. Run past dates with",
+        empty=marked("No complement. Run past dates with"),
         command="orcaflow complement",
         policy="complements",
     ),
     List(
-        title="Streams",
+        title=marked("Streams"),
         path="/streams",
         columns=(
-            Column(title="Supervisor", key="id"),
-            Column(title="State", key="detailed_state"),
-            Column(title="Topic", key="stream"),
-            Column(title="Partitions", key="partitions"),
-            Column(title="Lag", key="lag"),
-            Column(title="Master", key="master"),
-            Column(title="Changed", key="updated"),
+            Column(title=marked("Supervisor"), key="id"),
+            Column(title=marked("State"), key="detailed_state"),
+            Column(title=marked("Topic"), key="stream"),
+            Column(title=marked("Partitions"), key="partitions"),
+            Column(title=marked("Lag"), key="lag"),
+            Column(title=marked("Master"), key="master"),
+            Column(title=marked("Changed"), key="updated"),
         ),
         read=_streams,
-        empty="No supervisor. Submit one with",
+        empty=marked("No supervisor. Submit one with"),
         command="orcaflow stream submit FILE",
         policy="streams",
     ),
     List(
-        title="Pools",
+        title=marked("Pools"),
         path="/pools",
         columns=(
-            Column(title="Pool", key="name"),
-            Column(title="Slots", key="size"),
-            Column(title="Taken", key="used"),
-            Column(title="Free", key="free"),
-            Column(title="Waiting", key="waiting"),
-            Column(title="Description", key="description"),
+            Column(title=marked("Pool"), key="name"),
+            Column(title=marked("Slots"), key="size"),
+            Column(title=marked("Taken"), key="used"),
+            Column(title=marked("Free"), key="free"),
+            Column(title=marked("Waiting"), key="waiting"),
+            Column(title=marked("Description"), key="description"),
         ),
         read=_pools,
-        empty="No pool. Make one with",
+        empty=marked("No pool. Make one with"),
         command="orcaflow pool create NAME SLOTS",
         policy="pools",
     ),
     List(
-        title="Cluster",
+        title=marked("Cluster"),
         path="/cluster",
         columns=(
-            Column(title="Server", key="address"),
-            Column(title="Kind", key="kind"),
-            Column(title="Health", key="health"),
-            Column(title="Groups", key="groups"),
-            Column(title="Slots", key="slots"),
-            Column(title="Version", key="version"),
-            Column(title="Since", key="since"),
-            Column(title="Last heartbeat", key="beaten"),
-            Column(title="Reason", key="reason"),
+            Column(title=marked("Server"), key="address"),
+            Column(title=marked("Kind"), key="kind"),
+            Column(title=marked("Health"), key="health"),
+            Column(title=marked("Groups"), key="groups"),
+            Column(title=marked("Slots"), key="slots"),
+            Column(title=marked("Version"), key="version"),
+            Column(title=marked("Since"), key="since"),
+            Column(title=marked("Last heartbeat"), key="beaten"),
+            Column(title=marked("Reason"), key="reason"),
         ),
         read=_cluster,
-        empty="No master and no worker is alive. Start them with",
+        empty=marked("No master and no worker is alive. Start them with"),
         command="orcaflow server start standalone-server",
         policy="servers",
     ),
     List(
-        title="Alerts",
+        title=marked("Alerts"),
         path="/alerts",
         columns=(
-            Column(title="Alert", key="id"),
-            Column(title="Title", key="title"),
-            Column(title="Status", key="status"),
-            Column(title="Group", key="alertgroup"),
-            Column(title="At", key="create_time"),
+            Column(title=marked("Alert"), key="id"),
+            Column(title=marked("Title"), key="title"),
+            Column(title=marked("Status"), key="status"),
+            Column(title=marked("Group"), key="alertgroup"),
+            Column(title=marked("At"), key="create_time"),
         ),
         read=_alerts,
-        empty="No alert. Groups are made with",
+        empty=marked("No alert. Groups are made with"),
         command="orcaflow alert",
         policy="alerts",
     ),
     List(
-        title="Data sources",
+        title=marked("Data sources"),
         path="/datasources",
         columns=(
-            Column(title="Name", key="name", link="/datasources/{id}"),
-            Column(title="Type", key="type"),
-            Column(title="Address", key="address"),
-            Column(title="Database", key="database"),
-            Column(title="User", key="user"),
-            Column(title="Problem", key="problem"),
-            Column(title="Note", key="note"),
+            Column(title=marked("Name"), key="name", link="/datasources/{id}"),
+            Column(title=marked("Type"), key="type"),
+            Column(title=marked("Address"), key="address"),
+            Column(title=marked("Database"), key="database"),
+            Column(title=marked("User"), key="user"),
+            Column(title=marked("Problem"), key="problem"),
+            Column(title=marked("Note"), key="note"),
         ),
         read=_datasources,
-        empty="No data source. Make one with",
+        empty=marked("No data source. Make one with"),
         command="orcaflow datasource create NAME",
         policy="datasources",
     ),
     List(
-        title="Audit",
+        title=marked("Audit"),
         path="/audit",
         columns=(
-            Column(title="At", key="at"),
-            Column(title="User", key="user"),
-            Column(title="Action", key="action"),
-            Column(title="About", key="about"),
-            Column(title="Name", key="object"),
-            Column(title="Outcome", key="outcome"),
-            Column(title="Detail", key="detail"),
-            Column(title="From", key="address"),
+            Column(title=marked("At"), key="at"),
+            Column(title=marked("User"), key="user"),
+            Column(title=marked("Action"), key="action"),
+            Column(title=marked("About"), key="about"),
+            Column(title=marked("Name"), key="object"),
+            Column(title=marked("Outcome"), key="outcome"),
+            Column(title=marked("Detail"), key="detail"),
+            Column(title=marked("From"), key="address"),
         ),
         read=_audit,
-        empty="No such line. At a terminal it is",
+        empty=marked("No such line. At a terminal it is"),
         command="orcaflow audit list",
         policy="audit",
         filters=(
-            Filter(key="user", title="User"),
-            Filter(key="action", title="Action"),
-            Filter(key="object_type", title="Kind of object"),
-            Filter(key="object_id", title="Its number"),
-            Filter(key="outcome", title="Outcome", words=audits.OUTCOMES),
+            Filter(key="user", title=marked("User")),
+            Filter(key="action", title=marked("Action")),
+            Filter(key="object_type", title=marked("Kind of object")),
+            Filter(key="object_id", title=marked("Its number")),
+            Filter(key="outcome", title=marked("Outcome"), words=audits.OUTCOMES),
         ),
     ),
 )

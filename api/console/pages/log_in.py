@@ -22,13 +22,13 @@ _LONGEST: Final = 1000
 
 def show(request: Request) -> Response:
     """Show the form; `next` is the page to go to."""
-    return _form(request, _place(request.query_params.get("next", "/")))
+    return _form(request, place_of(request.query_params.get("next", "/")))
 
 
 def enter(request: Request, form: Mapping[str, str]) -> Response:
     """Begin a session by name and password, and go on."""
     cookies.check_origin(request)
-    place = _place(form.get("next", "/"))
+    place = place_of(form.get("next", "/"))
     text = log_ins.log_in(
         request.app.state.engine,
         form.get("name", "")[:_LONGEST],
@@ -61,6 +61,7 @@ def _form(request: Request, place: str, *, mistake: bool = False) -> Response:
     return rendered(
         "log_in.html",
         zone=None,
+        request=request,
         status=401 if mistake else 200,
         next=place,
         mistake=mistake,
@@ -68,8 +69,8 @@ def _form(request: Request, place: str, *, mistake: bool = False) -> Response:
     )
 
 
-def _place(given: str) -> str:
-    """Return a path of this server; anything else leads to the first page."""
+def place_of(given: str) -> str:
+    """Return a path of this server as it is; anything else leads to the first page."""
     is_path = given.startswith("/") and not given.startswith(("//", "/\\"))
     return given if is_path and given.isprintable() and len(given) <= _LONGEST else "/"
 

@@ -81,7 +81,9 @@ def make_token(visit: Visit) -> Response:
     """Make a token of one's own, and show its text, this once."""
     text = visit.form.get("days", "")
     if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= LONGEST_LIFE.days):
-        raise UsageError("days", f"is a whole number from 1 to {LONGEST_LIFE.days}")
+        raise UsageError(
+            "days", visit.said("is a whole number from 1 to %(most)s", most=LONGEST_LIFE.days)
+        )
     made = create_token(
         visit.session,
         visit.session.principal.user_name,

@@ -16,9 +16,9 @@ from api.console.graph import BOX, Graph, Task, graph_of
 from api.console.parts import HEADER
 from api.console.rendering import rendered
 from api.console.since import ShownSince, since
-from api.console.table import Serve, Visit, order, page
+from api.console.table import Serve, Visit, order, page, unknown
 from api.console.timeline import SCALE, Attempt, bars_of
-from api.console.words import span_text
+from api.console.words import Say, span_text
 from api.policy import Policy
 from common.clock import SystemClock
 from common.model.commands import CommandType
@@ -29,7 +29,6 @@ from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations.documents.causes import cause_rows
 from operations.documents.instances import instance_row, parameter_fields, task_row
-from operations.errors import UsageError
 from operations.explaining import explain_instance
 from operations.instance_commands import execute_tasks, put_command
 from operations.instance_commands import recover as put_recovery
@@ -58,7 +57,7 @@ def show(visit: Visit) -> Response:
     """Show a run; `view` is one of its sides, `task` the one that is looked at."""
     view = visit.query.get("view", "graph")
     if view not in _VIEWS:
-        raise UsageError("view", f"{view!r:.50} is none; known are {', '.join(_VIEWS)}")
+        raise unknown(visit, "view", view, _VIEWS)
     session, now = visit.session, _clock.now()
     detail = instance_detail(session, visit.id, with_tasks=False)
     attempts = list_tasks(
@@ -71,7 +70,7 @@ def show(visit: Visit) -> Response:
     state = detail.instance.state
     graph = None
     if view == "graph" and dag is not None:
-        graph = graph_of(dag, {name: _task(each) for name, each in newest.items()})
+        graph = graph_of(dag, {name: _task(each, visit.said) for name, each in newest.items()})
     return rendered(
         "run.html",
         zone=session.zone,
@@ -135,9 +134,9 @@ def _newest(attempts: Sequence[TaskInstanceView]) -> dict[str, TaskInstanceView]
     return newest
 
 
-def _task(view: TaskInstanceView) -> Task:
+def _task(view: TaskInstanceView, say: Say) -> Task:
     row = task_row(view, now=_clock.now())
-    told = view.failure_reason or span_text(row["duration"])  # type: ignore[arg-type]  # A span.
+    told = view.failure_reason or span_text(row["duration"], say)  # type: ignore[arg-type]  # A span.
     return Task(state=view.state, second=f"{view.task_type} · {told}" if told else view.task_type)
 
 

@@ -55,7 +55,7 @@ function follow(shown) {
       const parts = due();
       const known = parts.map((each) => `${each.dataset.part}=${each.dataset.digest}`).join();
       // The cache would have the pages of one address wait for each other.
-      const asked = { headers: { "Orcaflow-Parts": known }, cache: /** @type {const} */ ("no-store"), signal: AbortSignal.timeout(PATIENCE_MS) };
+      const asked = { headers: { "Orcaflow-Parts": known, "Orcaflow-Language": document.documentElement.lang }, cache: /** @type {const} */ ("no-store"), signal: AbortSignal.timeout(PATIENCE_MS) };
       const answer = await fetch(location.href, asked);
       const isOut = answer.redirected && new URL(answer.url).pathname === "/login";
       // What is gone or forbidden by now says so on a page of its own.

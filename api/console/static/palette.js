@@ -45,7 +45,7 @@ function palette(link) {
     const words = box.value.toLowerCase().trim();
     const all = [...document.querySelectorAll(".verbs .ask > summary, .verbs > form > button, .verbs a.button")];
     return all.filter((each) => (each.textContent || "").toLowerCase().includes(words)).map((each) => ({
-      kind: "verb", name: (each.textContent || "").trim(), told: link.dataset.verb || "",
+      kind: link.dataset.kind || "", name: (each.textContent || "").trim(), told: link.dataset.verb || "",
       act: () => {
         const asks = each.parentElement;
         if (asks instanceof HTMLDetailsElement) { asks.open = true; asks.querySelector("button")?.focus(); }
@@ -59,7 +59,7 @@ function palette(link) {
     asking = new AbortController();
     try {
       const place = `/find?q=${encodeURIComponent(box.value)}`;
-      const answer = await fetch(place, { headers: { Accept: "application/json" }, signal: asking.signal });
+      const answer = await fetch(place, { headers: { Accept: "application/json", "Orcaflow-Language": document.documentElement.lang }, signal: asking.signal });
       if (answer.redirected) { location.reload(); return; }
       show([...(await answer.json()).items, ...verbs()]);
     } catch (error) {
