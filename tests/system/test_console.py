@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 PICTURES = os.environ.get("ORCAFLOW_PICTURES")
 """The folder for the pictures of the documents; None leaves those as they are."""
 
+_UPRIGHT = """
+[...document.querySelectorAll("main *, nav *")].filter((each) => {
+  if (each.childElementCount || each.closest("svg, option") || each.textContent.trim().length < 2) return false;
+  const range = document.createRange();
+  range.selectNodeContents(each);
+  const lines = [...range.getClientRects()].filter((one) => one.width > 1);
+  return lines.length > 1 && Math.max(...lines.map((one) => one.width)) < 24;
+}).map((each) => each.textContent.trim())
+"""
+"""Words that are set sign below sign."""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -251,6 +262,51 @@ def test_every_page_can_be_used_by_everybody(
         if turning:
             wrong[f"{place} moves"] = turning
     assert wrong == {}
+
+
+def test_pages_in_chinese_hold_and_can_be_used_by_everybody(
+    visits: Callable[..., Visitor], cluster: PrivateCluster, failed: int, tmp_path: Path
+) -> None:
+    ada = visits(locale="zh-CN", reduced_motion="reduce")
+    wrong: dict[str, object] = {}
+    for number, place in enumerate(places(cluster, failed)):
+        for size in (NARROW, WIDE):
+            ada.resize(size)
+            assert ada.open(place) == 200, place
+            assert ada.page.evaluate("document.documentElement.lang") == "zh-CN"
+            if ada.overflow() > 0:
+                wrong[f"{place} at {size[0]}"] = ada.overflow()
+            # A word of two signs or more that stands one below the other can't be read.
+            for word in ada.page.evaluate(_UPRIGHT):
+                wrong[f"{place} at {size[0]}: {word}"] = True
+            ada.page.screenshot(path=tmp_path / f"{number}-{size[0]}.png")
+        if place.startswith("/runs/"):
+            for fault in accessibility_faults(ada.page):
+                wrong[f"{place}: {fault}"] = True
+    assert wrong == {}
+
+
+def test_a_language_is_chosen_by_keyboard_and_an_open_page_keeps_its_own(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("spoken", [a_task("sleeps", "sleep 600")])
+    run = cluster.begin(definition)
+    ada = visits(locale="zh-CN")
+    ada.open(f"/runs/{run}?view=list")
+    ada.sees("[data-part=state]", "正在运行")
+    other = ada.context.new_page()
+    other.goto(f"{ada.base}/runs/{run}")
+    ada.press("form.language button")
+    assert ada.place() == f"/runs/{run}?view=list"
+    ada.sees("[data-part=state]", "running")
+    assert cluster.orcaflow("instance", "stop", str(run)).returncode == 0
+    ada.sees("[data-part=state]", "stopped")
+    ada.sees("[data-part=facts]", "1 killed")
+    ada.sees("[data-part=state]", "停止", other)
+    ada.sees("[data-part=facts]", "被终止 1", other)
+    other.keyboard.press("Control+k")
+    other.keyboard.type("定")
+    ada.sees('.palette [aria-selected="true"]', "工作流定义", other)
 
 
 def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
