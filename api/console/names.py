@@ -40,3 +40,7 @@ COMMANDS: Final = (
     marked("RECOVER_SERIAL_WAIT"),
     marked("EXECUTE_TASK"),
 )
+SURROUNDINGS: Final = (
+    *(marked("worker group"), marked("environment"), marked("tenant"), marked("time zone")),
+    marked("only from tasks"),
+)

@@ -87,6 +87,11 @@ def test_versions_are_listed_with_their_authors_and_the_runs_that_used_them(
     assert first.status_code == 422
 
 
+def content(page: str) -> str:
+    """A page without its navigation, which leads back to the page's own address."""
+    return page[page.index("<main") :]
+
+
 def test_two_versions_are_compared_without_a_secret_of_either(
     client: TestClient, ada: str, number: int
 ) -> None:
@@ -99,7 +104,8 @@ def test_two_versions_are_compared_without_a_secret_of_either(
     for told in ("-echo two", "+echo 2", " echo one", "globalParams.limit"):
         assert told in page, told
     assert "hunter" not in page
-    assert page == html.unescape(get(client, f"{place}?from=1&to=2", ada).text)
+    named = html.unescape(get(client, f"{place}?from=1&to=2", ada).text)
+    assert content(page) == content(named)
     back = html.unescape(get(client, f"{place}?from=2&to=1", ada).text)
     assert "-echo 2" in back
     assert "No difference" in get(client, f"{place}?from=2&to=2", ada).text
@@ -132,7 +138,7 @@ def test_a_version_is_restored_as_the_look_ahead_has_shown_it_and_not_otherwise(
     page = get(client, f"{place}?version=1", ada).text
     assert "+echo two" in page
     assert "hunter" not in page
-    assert get(client, place, ada).text == page
+    assert content(get(client, place, ada).text) == content(page)
     form = looked_ahead(page)
     assert set(form) == {"csrf_token", "version", "tag"}
     assert form["version"] == "1"
