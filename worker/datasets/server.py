@@ -169,7 +169,6 @@ class DatasetServer:
         """Take in the requests that wait for news."""
         while not self._begin_to_wait.empty():
             link = self._begin_to_wait.get()
-            link.give_up_at = self._clock.monotonic() + _WAIT_SECONDS
             self._waiting[link.connection.fileno()] = link
             self._poll.register(link.connection, select.EPOLLIN | select.EPOLLRDHUP)
 
@@ -203,6 +202,8 @@ class DatasetServer:
         if not link.task_id and not self._read_head(link):
             return
         if len(link.read) >= link.length:
+            # Its answer may wait for so long, however often it is asked for meanwhile.
+            link.give_up_at = self._clock.monotonic() + _WAIT_SECONDS
             self._forget(link)
             self._pool.submit(self._serve, link)
 
