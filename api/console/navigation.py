@@ -15,6 +15,7 @@ _PARTS: Final = (
     ("schedules", marked("Schedules")),
     ("complements", marked("Complements")),
     ("streams", marked("Streams")),
+    ("topologies", marked("Topologies")),
     ("pools", marked("Pools")),
     ("cluster", marked("Cluster")),
     ("projects", marked("Projects")),

@@ -35,6 +35,7 @@ from api.console.pages import (
     run,
     runs,
     schedule,
+    topologies,
     versions,
 )
 from api.console.parts import HEADER
@@ -50,6 +51,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *definitions.PAGES,
     *versions.PAGES,
+    *topologies.PAGES,
     *begin.PAGES,
     *find.PAGES,
     *runs.PAGES,
@@ -166,6 +168,7 @@ def _served(page: Page, request: Request, body: bytes) -> Response:
             request=request,
             csrf=csrf_token(text),
             id=_id(request),
+            name=str(request.path_params.get("name", "")),
             query=_query(request),
             form=form,
         )

@@ -25,6 +25,8 @@ class Visit:
     """The token that forms of the answer have to send."""
     id: int
     """The number in the path, 0 without one."""
+    name: str
+    """The name in the path, empty without one."""
     query: Mapping[str, str]
     form: Mapping[str, str]
 

@@ -16,13 +16,21 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 from api.policy import BASE
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
-from common.model.topologies import Code, Wanted
+from common.model.topologies import (
+    Code,
+    ComponentError,
+    ComponentReport,
+    Figures,
+    Report,
+    RunState,
+    Wanted,
+)
 from common.model.topology_graphs import GraphPart, TopologyGraph
 from common.store import tables as t
 from operations.session import Session
 from operations.tokens import create_token
 from operations.users import create_user, grant
-from tests.builders import a_definition_json
+from tests.builders import NOON, a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.unit.stream_specs import SMALL
 
@@ -31,6 +39,28 @@ if TYPE_CHECKING:
 
 _CODE: Final = Code(main="words.yaml", files={"words.yaml": ""})
 _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
+A_REPORT: Final = Report(
+    state=RunState.RUNNING,
+    obeyed=1,
+    version=1,
+    began=NOON,
+    batch=41,
+    cores=2,
+    lag={"lines": 40},
+    components=(
+        ComponentReport(
+            id="lines",
+            kind="spout",
+            executors=1,
+            tasks=2,
+            windows={"600": Figures(emitted={"default": 70}), ":all-time": Figures(acked={"a": 9})},
+            by_task=(3, 4),
+            hot_key="<b>",
+        ),
+    ),
+    errors=(ComponentError(component="lines", task=1, time=NOON, error="<script>a</script>"),),
+)
+"""That of a task of a topology with the graph of `a_graph`; its texts are hostile."""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def test_every_page_is_in_chinese_without_a_text_in_english(
     seen, wrong = 0, {}
     for page in PAGES:
         number = {"user": 1}.get(page.policy.thing or "", ours.objects.get(page.policy.thing or ""))
-        place = page.path.format(id=number or 1)
+        place = page.path.format(id=number or 1, name=number)
         views = [f"?view={each}" for each in VIEWS.get(page.path, ())] or [""]
         if page.path == "/find":
             views = ["?q=%E5%AE%9A", "?q=ours", "?q=1"]

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from common.model.states import ProcessState
+from common.model.topologies import Wanted
 from operations.daemons import Kind
+from tests.integration.api_worlds import A_REPORT, a_graph
 from tests.system.browser import (
     NARROW,
     PICTURE,
@@ -62,7 +64,24 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         made.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
         days = ("--from", "2013-01-01", "--to", "2013-02-03")
         made.told("complement", "region", *days)
+        add_words(made)
         yield made
+
+
+def add_words(cluster: PrivateCluster) -> None:
+    """A topology as its task has last told of it."""
+    cluster.rows(
+        "INSERT INTO t_ds_topology (name, version, project_id, process_definition_id, wanted,"
+        " report, report_time) SELECT 'words', 1, project_id, id, %s, %s, now()"
+        " FROM t_ds_process_definition WHERE name = 'nightly'",
+        json.dumps(Wanted(number=1).document()),
+        json.dumps(A_REPORT.document()),
+    )
+    cluster.rows(
+        "INSERT INTO t_ds_topology_version (topology, version, code, graph)"
+        " VALUES ('words', 1, '{}', %s)",
+        json.dumps(a_graph("words")),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +254,8 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/complements",
         "/complements/1",
         "/streams",
+        "/topologies",
+        "/topologies/words",
         "/pools",
         "/cluster",
         "/alerts",

@@ -25,6 +25,7 @@ from operations import (
     scheduling,
     stored_complements,
     streams,
+    topologies,
 )
 from operations.documents.alerts import alert_row
 from operations.documents.audits import audit_row
@@ -34,6 +35,7 @@ from operations.documents.pools import pool_row
 from operations.documents.schedules import schedule_row
 from operations.documents.servers import member_row
 from operations.documents.streams import stream_row
+from operations.documents.topologies import line_row
 from operations.errors import UsageError
 from operations.times import cluster_zone
 
@@ -57,6 +59,8 @@ class Column:
     title: str
     key: str
     link: str | None = None
+    is_told: bool = False
+    """True for words of operations, which are English in every language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,7 @@ class Cell:
 
     value: Any
     link: str | None
+    is_told: bool
     is_moment: bool
     is_number: bool
 
@@ -119,6 +124,7 @@ def _cell(row: Row, column: Column) -> Cell:
     return Cell(
         value=value,
         link=link,
+        is_told=column.is_told,
         is_moment=isinstance(value, datetime),
         is_number=isinstance(value, int | float) and not isinstance(value, bool),
     )
@@ -175,6 +181,13 @@ def _streams(visit: Visit) -> Found:
     return [stream_row(each) for each in found], cursors.next_name(
         "streams", [each.id for each in found], _LIMIT
     )
+
+
+def _topologies(visit: Visit) -> Found:
+    after = cursors.read_name("topologies", visit.query.get("after"))
+    found = topologies.list_topologies(visit.session, after=after, limit=_LIMIT)
+    rows = [{**row, "status": visit.said(str(row["status"]))} for row in map(line_row, found)]
+    return rows, cursors.next_name("topologies", [each.name for each in found], _LIMIT)
 
 
 def _pools(visit: Visit) -> Found:
@@ -260,7 +273,7 @@ LISTS: Final = (
             Column(title=marked("At a time"), key="parallelism"),
             Column(title=marked("Began"), key="create_time"),
             Column(title=marked("Took"), key="duration"),
-            Column(title=marked("Reason"), key="reason"),
+            Column(title=marked("Reason"), key="reason", is_told=True),
         ),
         read=_complements,
         empty=marked("No complement. Run past dates with"),
@@ -283,6 +296,26 @@ LISTS: Final = (
         empty=marked("No supervisor. Submit one with"),
         command="orcaflow stream submit FILE",
         policy="streams",
+    ),
+    List(
+        title=marked("Topologies"),
+        path="/topologies",
+        columns=(
+            Column(title=marked("Topology"), key="name", link="/topologies/{name}"),
+            Column(title=marked("State"), key="status"),
+            Column(title=marked("Worker"), key="verdict"),
+            Column(title=marked("Version"), key="version"),
+            Column(title=marked("Components"), key="components"),
+            Column(title=marked("Tasks"), key="tasks"),
+            Column(title=marked("Batch"), key="batch"),
+            Column(title=marked("Lag"), key="lag"),
+            Column(title=marked("Since"), key="created"),
+            Column(title=marked("Reason"), key="reason", is_told=True),
+        ),
+        read=_topologies,
+        empty=marked("No topology. Submit one with"),
+        command="orcaflow topology submit FILE:FUNCTION",
+        policy="topologies",
     ),
     List(
         title=marked("Pools"),
@@ -312,7 +345,7 @@ LISTS: Final = (
             Column(title=marked("Version"), key="version"),
             Column(title=marked("Since"), key="since"),
             Column(title=marked("Last heartbeat"), key="beaten"),
-            Column(title=marked("Reason"), key="reason"),
+            Column(title=marked("Reason"), key="reason", is_told=True),
         ),
         read=_cluster,
         empty=marked("No master and no worker is alive. Start them with"),
