@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,22 +16,15 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 from api.policy import BASE
 from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState
-from common.model.topologies import (
-    Code,
-    ComponentError,
-    ComponentReport,
-    Figures,
-    Report,
-    RunState,
-    Wanted,
-)
+from common.model.topologies import Code, Wanted
 from common.model.topology_graphs import GraphPart, TopologyGraph
 from common.store import tables as t
 from operations.session import Session
 from operations.tokens import create_token
 from operations.users import create_user, grant
-from tests.builders import NOON, a_definition_json
+from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.topology_files import REPORT
 from tests.unit.stream_specs import SMALL
 
 if TYPE_CHECKING:
@@ -39,26 +32,10 @@ if TYPE_CHECKING:
 
 _CODE: Final = Code(main="words.yaml", files={"words.yaml": ""})
 _NOW: Final = datetime(2013, 1, 1, tzinfo=UTC)
-A_REPORT: Final = Report(
-    state=RunState.RUNNING,
-    obeyed=1,
-    version=1,
-    began=NOON,
-    batch=41,
-    cores=2,
-    lag={"lines": 40},
-    components=(
-        ComponentReport(
-            id="lines",
-            kind="spout",
-            executors=1,
-            tasks=2,
-            windows={"600": Figures(emitted={"default": 70}), ":all-time": Figures(acked={"a": 9})},
-            by_task=(3, 4),
-            hot_key="<b>",
-        ),
-    ),
-    errors=(ComponentError(component="lines", task=1, time=NOON, error="<script>a</script>"),),
+A_REPORT: Final = replace(
+    REPORT,
+    components=(replace(REPORT.components[0], by_task=(3, 4), hot_key="<b>"),),
+    errors=(replace(REPORT.errors[0], component="lines", error="<script>a</script>"),),
 )
 """That of a task of a topology with the graph of `a_graph`; its texts are hostile."""
 
