@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
@@ -26,13 +27,24 @@ class Shape(BaseModel):
 class Answer(Shape):
     """The base of answers: taken from rows, which may have more fields."""
 
-    model_config = ConfigDict(extra="ignore", ser_json_timedelta="float", frozen=True)
+    model_config = ConfigDict(
+        extra="ignore", ser_json_timedelta="float", frozen=True, defer_build=True
+    )
 
 
 def writer(answer: Any) -> Callable[[object], bytes]:
     """Return what checks a document against the shape of an answer, and writes it as JSON."""
-    shape: TypeAdapter[Any] = TypeAdapter(answer)
-    return lambda found: shape.dump_json(shape.validate_python(found))
+
+    @cache
+    def shape() -> TypeAdapter[Any]:
+        # At its first use: all of them together take half a second of the server's start.
+        return TypeAdapter(answer)
+
+    def write(found: object) -> bytes:
+        kept = shape()
+        return kept.dump_json(kept.validate_python(found))
+
+    return write
 
 
 class State(Answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Any, Final
@@ -102,7 +103,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     *streams.ROUTES,
     *topologies.ROUTES,
 )
-_TITLE: Final = "Orcaflow"
+_PLAIN: Final[Mapping[str, Any]] = {
+    "title": "Orcaflow",
+    "openapi_url": None,
+    "docs_url": None,
+    "redoc_url": None,
+    "redirect_slashes": False,
+}
 _OF_READING: Final = ("invalid", "unavailable", "internal")
 
 
@@ -118,14 +125,9 @@ def build(
 
     `problems` are the reasons why the daemon is not ready.
     """
-    app = _Application(
-        title=_TITLE,
-        version=version,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    _check(policies)
+    app = _Application(version=version, **_PLAIN)
+    app.state.document = cache(partial(_document, version, policies))
     app.state.config = config
     app.state.engine = engine
     app.state.reach = reach_of(config.api)
@@ -135,26 +137,19 @@ def build(
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
     app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
     app.state.known_tokens = KnownTokens(clock=SystemClock())
-    _check(policies)
     quick = []
-    for route in ROUTES:
-        policy = policies[f"{route.method} {BASE}{route.path}"]
-        handle = handler(route, policy)
+    for route, policy, handle in _handlers(policies):
         if route.is_quick:
             quick.append((route, handle))
+        # What it answers is told by its document alone: the framework would build a check for each.
         app.router.add_api_route(
             f"{BASE}{route.path}",
             handle,
             methods=[route.method],
-            response_model=route.answer,
-            response_class=route.stream or JSONResponse,
+            response_model=None,
             status_code=route.status,
-            operation_id=route.serve.__name__ + "_" + _resource(route.path),
-            tags=[_resource(route.path)],
             route_class_override=HandledRoute,
             dependencies=_dependencies(policy),
-            responses=_documented(policy, route),
-            openapi_extra=_extra(policy, route),
         )
     keep_apart(app.routes)
     _add_base(app, problems)
@@ -204,7 +199,28 @@ def _provider(config: Config) -> Client | None:
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of the application."""
+    """Return the OpenAPI document of the application; the first takes a second, and is kept."""
+    document: dict[str, Any] = app.state.document()
+    return document
+
+
+def _document(version: str, policies: Mapping[str, Policy]) -> dict[str, Any]:
+    """Describe the routes, by an application that serves nothing."""
+    app = FastAPI(version=version, **_PLAIN)
+    for route, policy, handle in _handlers(policies):
+        app.router.add_api_route(
+            f"{BASE}{route.path}",
+            handle,
+            methods=[route.method],
+            response_model=route.answer,
+            response_class=route.stream or JSONResponse,
+            status_code=route.status,
+            operation_id=route.serve.__name__ + "_" + _resource(route.path),
+            tags=[_resource(route.path)],
+            dependencies=_dependencies(policy),
+            responses=_documented(policy, route),
+            openapi_extra=_extra(policy, route),
+        )
     document: dict[str, Any] = app.openapi()
     document["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"},
@@ -216,6 +232,15 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         },
     }
     return document
+
+
+def _handlers(
+    policies: Mapping[str, Policy],
+) -> Iterator[tuple[Route, Policy, Callable[..., Any]]]:
+    """Yield the routes with their policies, and what serves each."""
+    for route in ROUTES:
+        policy = policies[f"{route.method} {BASE}{route.path}"]
+        yield route, policy, handler(route, policy)
 
 
 def _check(policies: Mapping[str, Policy]) -> None:

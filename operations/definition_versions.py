@@ -26,6 +26,7 @@ from common.store.people.definitions import (
     DefinitionRow,
     definition_by_id,
     definition_by_name,
+    execution_types,
     lock_imports,
 )
 from common.store.people.numbered_pages import MOST_COUNTED
@@ -109,7 +110,7 @@ def formers(
         else [definition_by_id(db, replaces)]
     )
     rows = {each.id: each for each in found if each is not None}
-    kinds = store.execution_types(db, rows)
+    kinds = execution_types(db, rows)
     return {key: Former(row=row, execution_type=kinds[key]) for key, row in rows.items()}
 
 

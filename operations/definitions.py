@@ -291,11 +291,13 @@ def definition_with_code(session: Session, code: int) -> DefinitionRow | None:
     return None
 
 
-def execution_type(session: Session, definition_id: int) -> ExecutionType:
-    """The behaviour of new runs of a definition that the principal sees."""
+def execution_types(session: Session, ids: Sequence[int]) -> dict[int, ExecutionType]:
+    """The behaviours of new runs of definitions by their ids; a foreign one has none."""
+    if not ids:
+        return {}
     with session.engine.connect() as db:
-        seen(db, session.principal, Action.VIEW, Thing.DEFINITION, definition_id)
-        return ExecutionType(store.execution_type_of(db, definition_id))
+        found = store.execution_types(db, ids, principal=session.principal)
+    return {each: ExecutionType(kind) for each, kind in found.items()}
 
 
 def codes_of(session: Session, ids: Sequence[int]) -> dict[int, int]:

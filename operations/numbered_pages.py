@@ -16,14 +16,10 @@ from common.model.rights import Action
 from common.store.connect import Connection
 from common.store.people import numbered_pages as store
 from common.store.people.definitions import DefinitionRow
-from common.store.people.numbered_pages import MOST_COUNTED, Slice
+from common.store.people.numbered_pages import MOST_COUNTED, RunName, Slice
 from common.store.people.rights import Thing
 from common.store.people.schedule_views import ScheduleView
-from common.store.people.views import (
-    ProcessInstanceView,
-    TaskInstanceView,
-    process_instances,
-)
+from common.store.people.views import ProcessInstanceView, TaskInstanceView, process_instances
 from operations.errors import UsageError
 from operations.rights import seen
 
@@ -168,6 +164,12 @@ def instances_with_ids(session: Session, ids: Collection[int]) -> list[ProcessIn
         return []
     with session.engine.connect() as db:
         return process_instances(db, ids=ids, limit=len(ids), principal=session.principal)
+
+
+def run_names(session: Session, ids: Collection[int]) -> dict[int, RunName]:
+    """Read the names of runs that the principal sees, by their ids."""
+    with session.engine.connect() as db:
+        return store.run_names(db, session.principal, ids)
 
 
 def _page(

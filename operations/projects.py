@@ -23,7 +23,7 @@ from common.store.people.definitions import (
     id_of_code,
     lock_imports,
 )
-from common.store.people.projects import MemberView, ProjectView
+from common.store.people.projects import MemberView, ProjectName, ProjectView
 from common.store.people.rights import Thing
 from operations.errors import NameTakenError, UsageError
 from operations.limits import check_description
@@ -80,6 +80,21 @@ def find_project(
         given = next(each for each in (name, code, project_id) if each is not None)
         raise NotFoundError(f"there is no project {given!r:.200}")
     return found[0]
+
+
+def named_project(
+    session: Session, *, name: str | None = None, code: int | None = None
+) -> ProjectName:
+    """Return the project of this name or code; `NotFoundError` if it is missing or foreign."""
+    found = None
+    with session.engine.connect() as db:
+        if code is not None:
+            found = store.project_with_code(db, session.principal, code)
+        elif name is not None and "\0" not in name:
+            found = store.project_with_name(db, session.principal, name)
+    if found is None:
+        raise NotFoundError(f"there is no project {(name if code is None else code)!r:.200}")
+    return found
 
 
 @operation
@@ -245,7 +260,7 @@ def _check(name: str, description: str | None) -> None:
 
 def definition_in(
     session: Session,
-    project: ProjectView,
+    project: ProjectName | ProjectView,
     *,
     code: int | None = None,
     definition_id: int | None = None,
@@ -267,7 +282,7 @@ def definition_in(
 
 def check_in(
     session: Session,
-    project: ProjectView,
+    project: ProjectName | ProjectView,
     thing: Thing,
     ids: Iterable[int],
     *,

@@ -19,10 +19,10 @@ from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
 from api.dolphinscheduler.dialects import Dialect
-from common.store.people.projects import ProjectView
+from common.store.people.projects import ProjectName
 from common.strict_json import strict_json
 from operations.errors import UsageError
-from operations.projects import find_project
+from operations.projects import named_project
 from operations.session import Session
 from operations.times import cluster_zone, read_moment
 
@@ -52,12 +52,12 @@ class Call:
         return cluster_zone(self.session.config)
 
     @cached_property
-    def project(self) -> ProjectView:
+    def project(self) -> ProjectName:
         """The project of the path, which the caller may see."""
         given = self.path.get("project") or self.needed("projectName")
         if self.dialect.is_classic:
-            return find_project(self.session, name=given)
-        return find_project(self.session, code=_whole(given) or 0)
+            return named_project(self.session, name=given)
+        return named_project(self.session, code=_whole(given) or 0)
 
     def text(self, *names: str) -> str | None:
         """Return the first of these parameters that is there and not empty."""

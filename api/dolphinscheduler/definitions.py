@@ -15,7 +15,7 @@ from api.dolphinscheduler.graph import children_of, relations, tasks
 from api.dolphinscheduler.table import Row
 from common.errors import InvalidDefinitionError
 from common.model.rights import Action
-from common.model.states import ReleaseState
+from common.model.states import ExecutionType, ReleaseState
 from common.store.people.definitions import DefinitionRow
 from common.store.people.rights import Thing
 from operations import definitions as operations
@@ -193,15 +193,17 @@ def generate_codes(call: Call) -> list[int]:
 
 def shown(call: Call, rows: Sequence[DefinitionRow]) -> list[dict[str, Any]]:
     """Show definitions without their graphs."""
-    return [_shown(call, row) for row in rows]
+    kinds = operations.execution_types(call.session, [row.id for row in rows])
+    return [_shown(call, row, kinds.get(row.id, ExecutionType.PARALLEL)) for row in rows]
 
 
 def dag(call: Call, row: DefinitionRow) -> dict[str, Any]:
     """Show a definition with its tasks and relations, in the words of the dialect."""
     graph = graph_of(row.id, row.process_definition_json)
     made: dict[str, Any] = {"taskDefinitionList": _tasks(call, row)}
+    (definition,) = shown(call, [row])
     for word in call.dialect.words:
-        made[f"{word}Definition"] = _shown(call, row)
+        made[f"{word}Definition"] = definition
         made[f"{word}TaskRelationList"] = relations(graph, word, row.code, row.version)
     return made
 
@@ -212,7 +214,7 @@ def _tasks(call: Call, row: DefinitionRow) -> list[dict[str, Any]]:
     return tasks(graph, call.project.code, children)
 
 
-def _shown(call: Call, row: DefinitionRow) -> dict[str, Any]:
+def _shown(call: Call, row: DefinitionRow, kind: ExecutionType) -> dict[str, Any]:
     params = _global_params(row)
     made: dict[str, Any] = {
         "id": row.id,
@@ -247,7 +249,6 @@ def _shown(call: Call, row: DefinitionRow) -> dict[str, Any]:
             "receivers": None,
             "receiversCc": None,
         }
-    kind = operations.execution_type(call.session, row.id)
     return made | {"code": row.code, "projectCode": call.project.code, "executionType": kind.name}
 
 

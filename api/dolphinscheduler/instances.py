@@ -14,6 +14,7 @@ from api.dolphinscheduler.table import Row
 from common.model.command_param import ParamKey
 from common.model.rights import Action
 from common.model.states import FailureStrategy, Priority
+from common.store.people.numbered_pages import RunName
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations import numbered_pages
@@ -174,7 +175,7 @@ def shown(call: Call, views: Iterable[ProcessInstanceView]) -> list[dict[str, An
 
 
 def shown_task(
-    call: Call, task: TaskInstanceView, instance: ProcessInstanceView | None
+    call: Call, task: TaskInstanceView, instance: ProcessInstanceView | RunName | None
 ) -> dict[str, Any]:
     """Show an attempt in the words of the dialect."""
     made: dict[str, Any] = {

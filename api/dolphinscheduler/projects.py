@@ -39,7 +39,7 @@ def show(call: Call) -> dict[str, Any]:
     if call.dialect.is_classic:
         number = call.needed_number("projectId", "id")
         return shown(call, operations.find_project(call.session, project_id=number))
-    return shown(call, call.project)
+    return shown(call, operations.find_project(call.session, project_id=call.project.id))
 
 
 def create(call: Call) -> Any:

@@ -44,7 +44,7 @@ def list_page(call: Call) -> dict[str, Any]:
         until=call.moment("endDate", ends_day=True),
     )
     ids = {task.process_instance_id for task in found}
-    runs = {each.id: each for each in numbered_pages.instances_with_ids(call.session, ids)}
+    runs = numbered_pages.run_names(call.session, ids)
     rows = [shown_task(call, each, runs.get(each.process_instance_id)) for each in found]
     return page(rows, total=total, number=number, size=size)
 

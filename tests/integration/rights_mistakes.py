@@ -132,7 +132,7 @@ _REPEATED: Final = {
     "what is asked for was checked, or made by the caller, a moment ago": (
         *("api/dolphinscheduler/definitions:save", "api/dolphinscheduler/definitions:update"),
         *("api/dolphinscheduler/runs:execute_task 2", "operations/complement_plans:typical_of"),
-        *("operations/definitions:_rename", "operations/definitions:execution_type"),
+        "operations/definitions:_rename",
         *("operations/definitions:export_definition", "operations/instance_commands:_is_so"),
         "operations/instances:cells_of",
         *("operations/python_gateway/stored:submit", "operations/tasks:force_success 2"),
@@ -179,7 +179,7 @@ NEEDLESS_FILTERS: Final = {
     ),
     **dict.fromkeys(
         ("api/dolphinscheduler/instances:list_of_trigger", "api/dolphinscheduler/tasks:list_page"),
-        "instances_with_ids is asked for runs of a command, a complement or attempts of a project"
+        "names and runs are asked for of a command, a complement or attempts of a project"
         " that was just checked, and a run is of their definition",
     ),
 }

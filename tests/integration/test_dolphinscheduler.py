@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select
 
 from api.app import build
 from common.config import ApiConfig, Config
 from common.model.commands import CommandType
-from common.model.states import ProcessState
+from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.connect import engine
+from tests.integration.api_worlds import a_schedule
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.integration.dolphinscheduler_stage import (
     BASE,
     CODES,
@@ -486,3 +488,31 @@ def test_a_definition_keeps_the_code_of_its_export_unless_it_is_taken(stage: Sta
     assert all(found[name]["code"] == found[name]["id"] for name in ("small", "again"))
     shown = stage.done("GET", f"projects/1/process-definition/{code}")
     assert [each["code"] for each in shown["taskDefinitionList"]] == list(CODES)
+
+
+def test_a_page_takes_as_many_statements_however_many_rows_it_has(stage: Stage) -> None:
+    stage.a_user("ada", role="admin")
+    stage = replace(stage, headers=stage.a_token("ada"))
+    statements: list[str] = []
+    event.listen(stage.db, "before_cursor_execute", lambda *given: statements.append(given[2]))
+
+    def statements_of(path: str, rows: int) -> list[str]:
+        statements.clear()
+        found = stage.done("GET", f"projects/1/{path}", pageNo=1, pageSize=50)
+        assert (found["total"], len(found["totalList"])) == (rows, rows), path
+        return [each.partition("WHERE")[0].strip() for each in statements]
+
+    def another(number: int) -> None:
+        definition = a_definition(stage.db, name=f"nightly-{number}")
+        a_schedule(stage.db, definition)
+        run = an_instance(stage.db, ProcessState.SUCCESS, process_definition_id=definition)
+        an_attempt(stage.db, run, TaskState.SUCCESS)
+
+    pages = ("process-definition", "process-instances", "task-instances", "schedules")
+    another(1)
+    statements_of(pages[0], 1)  # The first notes that the token is used.
+    first = {each: statements_of(each, 1) for each in pages}
+    for number in range(2, 6):
+        another(number)
+    for page, statements_of_one in first.items():
+        assert statements_of(page, 5) == statements_of_one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from sqlalchemy import JSON, Connection, cast, delete, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from common.model.rights import Principal
-from common.store.tables import process_definition, process_definition_log
+from common.store.tables import process_definition_log
 from common.store.transaction import storable
 
 
@@ -149,10 +149,3 @@ def delete_version(db: Connection, definition_id: int, version: int) -> bool:
         .where(row.version == version)
     )
     return gone.rowcount == 1
-
-
-def execution_types(db: Connection, ids: Collection[int]) -> Mapping[int, int]:
-    """Read the execution types of definitions, by id."""
-    row = process_definition.c
-    found = db.execute(select(row.id, row.execution_type).where(row.id.in_(ids)))
-    return {each.id: each.execution_type for each in found}

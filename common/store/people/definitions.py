@@ -392,6 +392,17 @@ def set_execution_type(db: Connection, definition_id: int, *, wanted: int, at: d
     return changed.rowcount == 1
 
 
+def execution_types(
+    db: Connection, ids: Collection[int], *, principal: Principal | None = None
+) -> dict[int, int]:
+    """Read the execution types of definitions by id; of those alone that the principal sees."""
+    row = process_definition.c
+    statement = select(row.id, row.execution_type).where(row.id.in_(ids))
+    if principal is not None:
+        statement = statement.where(seen_projects(principal, row.project_id))
+    return {each.id: each.execution_type for each in db.execute(statement)}
+
+
 def execution_type_of(db: Connection, definition_id: int) -> int:
     found: int | None = db.scalar(
         select(process_definition.c.execution_type).where(process_definition.c.id == definition_id)

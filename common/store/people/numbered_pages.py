@@ -6,9 +6,10 @@ themselves are read by `common.store.people.views` and its siblings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Integer,
     Select,
     any_,
+    bindparam,
     cast,
     func,
     literal,
@@ -23,8 +25,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from common.model.rights import Principal
 from common.store.people.definitions import DefinitionRow, definitions_by_id
 from common.store.people.projects import containing
+from common.store.people.rights import SeenRead
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.store.people.views import (
     ProcessInstanceView,
@@ -51,6 +55,14 @@ class Slice:
 
     offset: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunName:
+    """The name of a run, and its definition."""
+
+    name: str
+    process_definition_id: int
 
 
 def definition_slice(
@@ -166,6 +178,30 @@ def schedule_slice(
         statement = statement.where(like)
     ids, total = _ids(db, statement, wanted)
     return list(reversed(schedules(db, ids=ids))), total
+
+
+def run_names(db: Connection, principal: Principal, ids: Collection[int]) -> dict[int, RunName]:
+    """Read the names of runs by their ids; those that the principal does not see are left out."""
+    rows = _run_names().rows(db, principal, {"ids": sorted(ids)}) if ids else ()
+    return {
+        row.id: RunName(name=row.name, process_definition_id=row.process_definition_id)
+        for row in rows
+    }
+
+
+@cache
+def _run_names() -> SeenRead:
+    row = process_instance.c
+    statement = (
+        select(row.id, row.name, row.process_definition_id)
+        .outerjoin_from(
+            process_instance,
+            process_definition,
+            process_definition.c.id == row.process_definition_id,
+        )
+        .where(row.id == any_(bindparam("ids", type_=ARRAY(Integer))))
+    )
+    return SeenRead(lambda seen: statement.where(seen(process_definition.c.project_id)))
 
 
 def instances_of_command(db: Connection, command_id: int) -> list[int]:

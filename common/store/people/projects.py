@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from common.model.rights import Action, Principal
 from common.model.states import LIVE_PROCESS_STATES
 from common.store.people.definitions import LARGEST_CODE
-from common.store.people.rights import actions_in, seen_projects
+from common.store.people.rights import SeenRead, actions_in, seen_projects
 from common.store.tables import (
     dataset,
     process_definition,
@@ -48,6 +61,15 @@ class ProjectView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectName:
+    """A project by its id, its code and its name, without a count of its contents."""
+
+    id: int
+    code: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberView:
     """A user with the actions that the grants in a project add up to."""
 
@@ -55,6 +77,37 @@ class MemberView:
     user_name: str
     is_enabled: bool
     actions: int
+
+
+def project_with_name(db: Connection, principal: Principal, name: str) -> ProjectName | None:
+    """Read the project of this name; None if there is none that the principal sees."""
+    return _project_name(_by_name().rows(db, principal, {"name": name}))
+
+
+def project_with_code(db: Connection, principal: Principal, code: int) -> ProjectName | None:
+    """Read the project of this code; None if there is none that the principal sees."""
+    if code > LARGEST_CODE:
+        return None
+    return _project_name(_by_code().rows(db, principal, {"code": code}))
+
+
+@cache
+def _by_name() -> SeenRead:
+    return _name_read(project.c.name == bindparam("name", type_=Text))
+
+
+@cache
+def _by_code() -> SeenRead:
+    return _name_read(project.c.code == bindparam("code", type_=BigInteger))
+
+
+def _name_read(is_it: ColumnElement[bool]) -> SeenRead:
+    statement = select(project.c.id, project.c.code, project.c.name).where(is_it)
+    return SeenRead(lambda seen: statement.where(seen(project.c.id)).order_by(project.c.id))
+
+
+def _project_name(rows: list[Any]) -> ProjectName | None:
+    return ProjectName(**rows[0]._asdict()) if rows else None
 
 
 def projects(

@@ -7,11 +7,11 @@ limit both. The owner of the database is asked for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Any, Final
+from functools import cache, cached_property, partial
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -49,6 +49,9 @@ from common.store.tables import (
 LARGEST_ID: Final = 2**31 - 1
 _ADMINISTRATOR: Final = 0
 _ENABLED: Final = 1
+
+
+_Condition: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 
 
 class Thing(Enum):
@@ -113,6 +116,34 @@ def told_seen(project_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Build the same for a fixed statement, which is given the values of `told`."""
     allowed = bindparam("scope", type_=Integer).op("&")(int(Action.VIEW)) != 0
     return and_(allowed, _seen_by(bindparam("user_id", type_=Integer), project_id))
+
+
+class SeenRead:
+    """A `FixedRead` of rows that the principal may see; their rights are read by its statement.
+
+    So a missing row and a foreign one are the same: none.
+    """
+
+    def __init__(self, build: Callable[[_Condition], Select[Any]]) -> None:
+        """`build` makes the statement with the condition of a row's project."""
+        self._build = build
+
+    @cached_property
+    def _of_all(self) -> FixedRead:
+        return FixedRead(self._build(lambda _: true()))
+
+    @cached_property
+    def _of_told(self) -> FixedRead:
+        return FixedRead(self._build(told_seen))
+
+    def rows(self, db: Connection, principal: Principal, values: Mapping[str, Any]) -> list[Any]:
+        """Read its rows, each with its columns by their names."""
+        if principal.owns_database:
+            return self._of_all.rows(db, values)
+        if principal.projects is None:
+            return self._of_told.rows(db, {**told(principal), **values})
+        statement = self._build(partial(seen_projects, principal))
+        return list(db.execute(statement, dict(values)))
 
 
 def _seen_by(user_id: ColumnElement[int], project_id: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -142,6 +142,8 @@ def _fill(stage: Stage, rows: int) -> _Filled:
     fill(stage, rare, runs + 1, runs + _OLD_RUNS)
     fill(stage, ended, 1, runs)
     stage.database.execute("VACUUM (ANALYZE)", {})
+    # So that the server does not write the rows out while it is measured.
+    stage.database.execute("CHECKPOINT", {})
     orcaflow(stage, "user", "create", _VIEWER)
     orcaflow(stage, "user", "grant", _VIEWER, "--project", "other", "--role", "viewer")
     return _Filled(
