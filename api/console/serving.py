@@ -35,6 +35,7 @@ from api.console.pages import (
     run,
     runs,
     schedule,
+    schedule_form,
     topologies,
     versions,
 )
@@ -58,6 +59,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *run.PAGES,
     *calendar.PAGES,
     *lists.PAGES,
+    *schedule_form.PAGES,
     *schedule.PAGES,
     *complement.PAGES,
     *datasource.PAGES,

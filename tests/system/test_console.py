@@ -251,6 +251,9 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/schedules",
         "/schedules/1",
         "/schedules/calendar",
+        "/schedules/1/edit",
+        "/schedules/new",
+        f"/schedules/new?definition={definition}",
         "/complements",
         "/complements/1",
         "/streams",
@@ -465,6 +468,36 @@ def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(
     ada.sees("[data-part=state]", "success")
     ada.open(f"{ada.place()}?task=says")
     ada.sees("[data-log]", "831 of 2013-01-02")
+
+
+def test_a_schedule_is_made_by_keyboard_alone_with_its_fires_beforehand(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("clocked", [a_task("says", "true")])
+    ada = visits()
+    ada.open(f"/definitions/{definition}?view=schedules")
+    ada.press(f'a[href="/schedules/new?definition={definition}"]')
+    keys = ada.page.keyboard
+    ada.tab_to('[name="cron"]')
+    keys.type("0 30 2 * * ")
+    # A line that is not whole yet is told, and nothing else on the page moves.
+    ada.sees("[data-part=look]", "found 5")
+    keys.type("?")
+    ada.tab_to('[name="zone"]')
+    keys.press("Control+a")
+    keys.type("America/New_York")
+    ada.tab_to('[name="from"]')
+    keys.press("Control+a")
+    keys.type("2040-03-11")
+    ada.sees("[data-part=look]", "at 02:30:00 every day")
+    ada.sees("[data-part=look]", "2040-03-11 03:30:00-04:00")
+    ada.press("button.primary")
+    ada.sees("h1", "Schedule")
+    ((line, zone),) = cluster.rows(
+        "SELECT crontab, timezone_id FROM t_ds_schedules WHERE process_definition_id = %s",
+        definition,
+    )
+    assert (line, zone) == ("0 30 2 * * ?", "America/New_York")
 
 
 def test_the_grid_leads_to_the_task_that_failed(
