@@ -36,6 +36,7 @@ from api.console.pages import (
     runs,
     schedule,
     schedule_form,
+    streams,
     topologies,
     versions,
 )
@@ -53,6 +54,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *definitions.PAGES,
     *versions.PAGES,
     *topologies.PAGES,
+    *streams.PAGES,
     *begin.PAGES,
     *find.PAGES,
     *runs.PAGES,

@@ -44,6 +44,9 @@ FORMS = {
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
     "/schedules/new": {"cron": "0 0 3 * * ?"},
     "/schedules/new/check": {"cron": "0 0 3 * * ?"},
+    "/streams/{name}/reset": {"partitions": "all"},
+    "/streams/{name}/reset/check": {"partitions": "all"},
+    "/streams/{name}/handoff": {"group.0": "on"},
     "/schedules/{id}/edit": {"tag": "*", "cron": "0 0 5 * * ?"},
     "/schedules/{id}/delete": {"tag": "*"},
 }

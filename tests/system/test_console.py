@@ -25,6 +25,7 @@ from tests.system.browser import (
     chromium,
 )
 from tests.system.cluster import PrivateCluster, a_task, private_cluster
+from tests.unit.stream_specs import SMALL
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,6 +66,7 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         days = ("--from", "2013-01-01", "--to", "2013-02-03")
         made.told("complement", "region", *days)
         add_words(made)
+        add_flow(made)
         yield made
 
 
@@ -81,6 +83,28 @@ def add_words(cluster: PrivateCluster) -> None:
         "INSERT INTO t_ds_topology_version (topology, version, code, graph)"
         " VALUES ('words', 1, '{}', %s)",
         json.dumps(a_graph("words")),
+    )
+
+
+def add_flow(cluster: PrivateCluster) -> None:
+    """A supervisor that has ended, as it was told of last, with a task that nobody runs."""
+    spec = json.dumps(SMALL)
+    standing = {"stream": "events", "latestOffsets": {"0": 2000, "1": 70}, "minimumLag": {"0": 500}}
+    errors = [{"timestamp": "2013-01-01T00:00:00+00:00", "message": "no broker answers"}]
+    cluster.rows(
+        "INSERT INTO t_ds_supervisor_runtime (id, version, project_id, process_definition_id,"
+        " active, status, recent_errors) SELECT 'flow', 1, project_id, id, false, %s, %s"
+        " FROM t_ds_process_definition WHERE name = 'nightly'",
+        json.dumps({**standing, "aggregateLag": 500}),
+        json.dumps(errors),
+    )
+    cluster.rows("INSERT INTO t_ds_supervisor (id, version, spec) VALUES ('flow', 1, %s)", spec)
+    cluster.rows(
+        "INSERT INTO t_ds_stream_task (name, supervisor, version, epoch, group_id, base_sequence,"
+        " assignment, command_id, closed, ending_reason)"
+        " SELECT 'read_' || place, 'flow', 1, 1, 0, 's', %s, -place, place = 2, 'its time was over'"
+        " FROM generate_series(1, 2) AS of(place)",
+        json.dumps({"starts": {"0": 1500, "1": 0}}),
     )
 
 
@@ -257,6 +281,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/complements",
         "/complements/1",
         "/streams",
+        "/streams/flow",
         "/topologies",
         "/topologies/words",
         "/pools",

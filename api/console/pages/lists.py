@@ -284,7 +284,7 @@ LISTS: Final = (
         title=marked("Streams"),
         path="/streams",
         columns=(
-            Column(title=marked("Supervisor"), key="id"),
+            Column(title=marked("Supervisor"), key="id", link="/streams/{id}"),
             Column(title=marked("State"), key="detailed_state"),
             Column(title=marked("Topic"), key="stream"),
             Column(title=marked("Partitions"), key="partitions"),
