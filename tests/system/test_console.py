@@ -284,7 +284,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/streams/flow",
         "/topologies",
         "/topologies/words",
-        "/pools",
+        *("/pools", "/pools/1", "/pools/new"),
         "/cluster",
         "/alerts",
         "/audit?action=definition",

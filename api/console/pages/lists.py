@@ -321,7 +321,7 @@ LISTS: Final = (
         title=marked("Pools"),
         path="/pools",
         columns=(
-            Column(title=marked("Pool"), key="name"),
+            Column(title=marked("Pool"), key="name", link="/pools/{id}"),
             Column(title=marked("Slots"), key="size"),
             Column(title=marked("Taken"), key="used"),
             Column(title=marked("Free"), key="free"),
