@@ -359,6 +359,32 @@ def test_a_language_is_chosen_by_keyboard_and_an_open_page_keeps_its_own(
     ada.sees('.palette [aria-selected="true"]', "工作流定义", other)
 
 
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_all_parts_and_the_language_are_in_sight_on_a_low_screen(
+    visits: Callable[..., Visitor], *, has_scripts: bool
+) -> None:
+    ada = visits(java_script_enabled=has_scripts)
+    ada.resize(PICTURE)
+    ada.open("/")
+    side = ada.page.locator(".side")
+    users, language = side.locator('a[href="/users"]'), side.locator(".language button")
+
+    def bottom(of: Any) -> float:
+        box = of.bounding_box()
+        assert box is not None
+        return float(box["y"] + box["height"])
+
+    assert not users.is_visible()
+    assert bottom(language) <= PICTURE[1]
+    side.locator("summary").click()
+    assert bottom(users) < bottom(language) <= PICTURE[1]
+    with ada.page.expect_navigation():
+        users.click()
+    # The heading of the part that is open is not folded.
+    assert users.is_visible()
+    assert users.get_attribute("aria-current") == "page"
+
+
 def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
     visits: Callable[..., Visitor], cluster: PrivateCluster, failed: int
 ) -> None:
