@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people import pools as store
 from common.store.people.pools import PoolView
@@ -72,6 +73,24 @@ def create_pool(
         if once is not None:
             keep_answer(asked.db, session.principal, once, made)
     return made
+
+
+def check_maker(session: Session) -> None:
+    """Refuse whoever may make no pool."""
+    if session.principal.owns_database:
+        return
+    with session.engine.connect() as db:
+        check_author(db, session.principal)
+
+
+def may_change(session: Session, pool: PoolView) -> bool:
+    """Return True for whoever may resize and remove a pool."""
+    try:
+        with session.engine.connect() as db:
+            _check_owner(db, session.principal, pool)
+    except ForbiddenError:
+        return False
+    return True
 
 
 @operation
@@ -168,15 +187,19 @@ def _of_pool(
         store.lock_pool(made.db, named.name)
         found = _found(made.db, named.id)
         made.object_id, made.object_name = found.id, found.name
-        who = session.principal
-        if not is_administrator(made.db, who):
-            check_author(made.db, who)
-            if found.user_id != who.user_id:
-                raise ForbiddenError(
-                    "others use it too: this is for whoever made it, and for administrators"
-                )
+        _check_owner(made.db, session.principal, found)
         check_row_tag(pool_tag(found), expected, f"pool {found.name!r}")
         yield made, found
+
+
+def _check_owner(db: Connection, who: Principal, pool: PoolView) -> None:
+    if is_administrator(db, who):
+        return
+    check_author(db, who)
+    if pool.user_id != who.user_id:
+        raise ForbiddenError(
+            "others use it too: this is for whoever made it, and for administrators"
+        )
 
 
 def _found(db: Connection, given: str | int, *, with_users: bool = True) -> PoolView:

@@ -1,7 +1,7 @@
 """Schedules: made, changed, brought ONLINE and OFFLINE, deleted and listed, with their ledger.
 
-Each function is one transaction: all of it is written or nothing. Adds the word *settings*: the
-columns of a schedule that people choose, before they are stored.
+Each function is one transaction: all of it is written or nothing. Their settings are read and
+checked in `operations.schedule_settings`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
+from common.cron import Timetable
 from common.errors import NotAllowedError
 from common.firing import ScheduleFaultError, timetable_of
-from common.model.alerts import warning_group_of
 from common.model.rights import Action
-from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
+from common.model.schedules import FireOutcome
 from common.model.states import (
-    ExecutionType,
-    FailureStrategy,
-    Priority,
     ReleaseState,
-    WarningType,
 )
 from common.store.people import schedule_requests as store
 from common.store.people.rights import Thing
@@ -35,15 +30,22 @@ from operations.errors import ForbiddenError, UsageError
 from operations.lookup import (
     definition_given,
     definition_named,
-    environment_named,
-    worker_group_named,
 )
-from operations.rights import change, seen
-from operations.schedule_checks import check_released, check_schedule, check_window, too_often
+from operations.repeating import Once, first_answer, keep_answer
+from operations.rights import Change, change, seen
+from operations.schedule_checks import check_released, check_schedule, too_often
+from operations.schedule_settings import (
+    ScheduleSettings,
+    check_columns,
+    check_pace,
+    columns_of,
+    given_columns,
+    named_columns,
+    new_columns,
+    warning_group,
+)
 from operations.session import Session, operation
-from operations.start_params import stored_params
 from operations.stored_schedules import (
-    NO_END,
     as_schedule,
     id_in,
     next_plan,
@@ -52,44 +54,13 @@ from operations.stored_schedules import (
     zone_of_schedule,
 )
 from operations.tags import changed_meanwhile, hashed, names
-from operations.times import cluster_zone, read_moment, read_seconds, stored_name
+from operations.times import cluster_zone
 
 if TYPE_CHECKING:
-    from common.config import Config
     from common.store.connect import Connection
-
-NO_ENVIRONMENT = "none"
-"""The word that takes an environment away; none has that name."""
 
 _NEXT_FIRES = 5
 _CHANGES = ("schedule.create", "schedule.edit", "schedule.online", "schedule.offline")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSettings:
-    """The settings that are given; None leaves a setting as it is.
-
-    `first` and `last` are texts, read in the schedule's zone: `now` and `never` are words there.
-    `deadline` is in seconds, 0 for none; `start_params` empty takes all of them away. `environment`
-    is a name or a code, and `NO_ENVIRONMENT` takes it away.
-    """
-
-    cron: str | None = None
-    zone: ZoneInfo | None = None
-    first: str | None = None
-    last: str | None = None
-    misfire_policy: MisfirePolicy | None = None
-    misfire_limit: int | None = None
-    deadline: int | None = None
-    missing_time: MissingTime | None = None
-    repeated_time: RepeatedTime | None = None
-    execution_type: ExecutionType | Literal["definition"] | None = None
-    failure_strategy: FailureStrategy | None = None
-    worker_group: str | None = None
-    environment: str | int | None = None
-    priority: Priority | None = None
-    start_params: Mapping[str, str] | None = None
-    warning_type: WarningType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,20 +102,6 @@ class Ledger:
     zones: Mapping[int, ZoneInfo]
 
 
-def read_cron(text: str) -> str:
-    """The line with single blanks between its fields; raises a `UsageError` of the field `cron`."""
-    try:
-        Cron.parse(text)
-    except CronError as error:
-        raise UsageError("cron", str(error)) from error
-    return " ".join(text.split())
-
-
-def read_deadline(text: str) -> int:
-    """Seconds of a span, 0 for `none`; raises a `UsageError` of the field `deadline`."""
-    return 0 if text == "none" else read_seconds(text, field="deadline")
-
-
 @operation
 def create(
     session: Session,
@@ -153,40 +110,61 @@ def create(
     *,
     online: bool,
     now: datetime,
+    once: Once | None = None,
 ) -> SavedSchedule:
     """Make a schedule of a definition; `online` needs it and its sub processes to be ONLINE.
 
     The settings need a cron line. By default the zone is the cluster's, the window begins now and
-    has no end, and all else is as the table has it.
+    has no end, and all else is as the table has it. A request that was carried out before (`once`)
+    makes nothing, and has the schedule of then.
     """
     if settings.cron is None:
         raise UsageError("cron", "a schedule needs a cron line")
     zone = settings.zone or cluster_zone(session.config)
     columns = {
-        "timezone_id": stored_name(zone),
-        "missing_time": MissingTime.SHIFT.value,
-        "repeated_time": RepeatedTime.FIRST.value,
-        "start_time": _start("now", zone, now),
-        "end_time": NO_END,
+        **new_columns(zone=zone, now=now),
         "user_id": session.principal.user_id,
-        **_columns(settings, zone=zone, now=now),
+        **given_columns(settings, zone=zone, now=now),
     }
     with change(session, "schedule.create", "schedule", object_name=str(definition)) as asked:
         db = asked.db
         row = definition_given(db, session.principal, Action.AUTHOR, definition)
         asked.project_id = row.project_id
         asked.object_name = row.name
-        columns |= _named_columns(db, settings) | _warning_group(settings, given=0)
-        _check_columns(session.config, columns, zone)
-        _check_pace(db, session, columns, row.id)
-        if online:
-            check_released(db, [row.id])
-            columns["release_state"] = int(ReleaseState.ONLINE)
-        made = store.create_schedule(db, process_definition_id=row.id, values=columns, at=now)
+        answered = None if once is None else first_answer(db, session.principal, once)
+        if answered is not None:
+            asked.detail, made = "as before", answered
+            # Whoever made it may have deleted it since.
+            schedules_with_ids(db, [made])
+        else:
+            made = _created(asked, session, row.id, settings, columns, online=online, now=now)
+            if once is not None:
+                keep_answer(db, session.principal, once, made)
         asked.object_id = made
         views = schedules(db, definition_id=row.id)
     view = next(each for each in views if each.id == made)
     return _saved(session, view, now=now, others=[each.id for each in views if each.id != made])
+
+
+def _created(
+    asked: Change,
+    session: Session,
+    definition_id: int,
+    settings: ScheduleSettings,
+    columns: dict[str, Any],
+    *,
+    online: bool,
+    now: datetime,
+) -> int:
+    """Check and store a new schedule; its id. `columns` lack those settings that name rows."""
+    db = asked.db
+    columns |= named_columns(db, settings) | warning_group(settings, given=0)
+    check_columns(session.config, columns, settings.zone or cluster_zone(session.config))
+    check_pace(db, session, columns, definition_id)
+    if online:
+        check_released(db, [definition_id])
+        columns["release_state"] = int(ReleaseState.ONLINE)
+    return store.create_schedule(db, process_definition_id=definition_id, values=columns, at=now)
 
 
 @operation
@@ -212,7 +190,7 @@ def edit(
         if expected is not None:
             _check_tag(db, view, expected)
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
-        columns = _columns(settings, zone=zone, now=now) | _named_columns(db, settings)
+        columns = given_columns(settings, zone=zone, now=now) | named_columns(db, settings)
         if not columns:
             raise UsageError(None, "say what is to be changed; see --help")
         if view.release_state != ReleaseState.OFFLINE:
@@ -220,9 +198,9 @@ def edit(
                 f"schedule {schedule_id} is ONLINE and can't be changed; take it off first:"
                 f" orcaflow schedule offline {schedule_id}"
             )
-        _check_columns(session.config, _columns_of(view) | columns, zone)
-        _check_pace(db, session, columns, view.process_definition_id)
-        columns |= _warning_group(settings, given=view.warning_group_id)
+        check_columns(session.config, columns_of(view) | columns, zone)
+        check_pace(db, session, columns, view.process_definition_id)
+        columns |= warning_group(settings, given=view.warning_group_id)
         store.edit_schedule(db, schedule_id, values=columns, at=now)
         (view,) = schedules_with_ids(db, [schedule_id])
     return _saved(session, view, now=now)
@@ -424,7 +402,7 @@ def schedule_tag(view: ScheduleView) -> str:
         "definition": view.process_definition_id,
         # Of parameters it says that they were changed, and nothing that one could guess them by.
         "changed": view.update_time,
-        **{key: value for key, value in _columns_of(view).items() if key != "start_params"},
+        **{key: value for key, value in columns_of(view).items() if key != "start_params"},
     }
     return f"s{view.id}-{hashed(settings)}"
 
@@ -453,119 +431,3 @@ def _saved(
         next_fire=next(coming(timetable, now), None),
         others=tuple(others),
     )
-
-
-def _columns(settings: ScheduleSettings, *, zone: ZoneInfo, now: datetime) -> dict[str, Any]:
-    """The columns of the settings that are given, but for those that name rows."""
-    columns: dict[str, Any] = {}
-    if settings.misfire_policy is not None:
-        columns["misfire_policy"] = settings.misfire_policy.value
-    if settings.misfire_limit is not None:
-        columns["misfire_limit"] = settings.misfire_limit
-    if settings.deadline is not None:
-        columns["deadline"] = settings.deadline
-    if settings.missing_time is not None:
-        columns["missing_time"] = settings.missing_time.value
-    if settings.repeated_time is not None:
-        columns["repeated_time"] = settings.repeated_time.value
-    if settings.execution_type is not None:
-        own = settings.execution_type
-        columns["execution_type"] = None if own == "definition" else int(own)
-    if settings.failure_strategy is not None:
-        columns["failure_strategy"] = int(settings.failure_strategy)
-    if settings.priority is not None:
-        columns["process_instance_priority"] = int(settings.priority)
-    if settings.warning_type is not None:
-        columns["warning_type"] = int(settings.warning_type)
-    if settings.start_params is not None:
-        given = settings.start_params
-        columns["start_params"] = stored_params(given) if given else None
-    if settings.cron is not None:
-        columns["crontab"] = settings.cron
-    if settings.zone is not None:
-        columns["timezone_id"] = stored_name(settings.zone)
-    if settings.first is not None:
-        columns["start_time"] = _start(settings.first, zone, now)
-    if settings.last is not None:
-        columns["end_time"] = _end(settings.last, zone)
-    return columns
-
-
-def _start(text: str, zone: ZoneInfo, now: datetime) -> datetime:
-    if text.strip() == "now":
-        return now.replace(microsecond=0)
-    return read_moment(text, zone, field="from")
-
-
-def _end(text: str, zone: ZoneInfo) -> datetime:
-    if text.strip() == "never":
-        return NO_END
-    return min(read_moment(text, zone, field="to", ends_day=True), NO_END)
-
-
-def _named_columns(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
-    """The columns that name a worker group and an environment, which have to be there."""
-    columns: dict[str, Any] = {}
-    if settings.worker_group is not None:
-        columns["worker_group_id"] = worker_group_named(db, settings.worker_group)
-    wanted = settings.environment
-    if wanted is not None:
-        is_none = wanted == NO_ENVIRONMENT
-        columns["environment_code"] = -1 if is_none else environment_named(db, wanted)
-    return columns
-
-
-def _warning_group(settings: ScheduleSettings, *, given: int) -> dict[str, Any]:
-    """The group that hears of the runs' ends, where a row names none and somebody is to hear."""
-    if settings.warning_type is None or given:
-        return {}
-    return {"warning_group_id": warning_group_of(settings.warning_type)}
-
-
-def _check_columns(config: Config, columns: Mapping[str, Any], zone: ZoneInfo) -> None:
-    """Refuse columns by which a schedule would never fire."""
-    check_window(columns["start_time"], columns["end_time"], zone=zone)
-    kind = columns.get("execution_type")
-    made = Schedule(
-        id=0,
-        process_definition_id=0,
-        definition_name=None,
-        definition_is_online=False,
-        crontab=columns["crontab"],
-        timezone_id=columns["timezone_id"],
-        missing_time=columns["missing_time"],
-        repeated_time=columns["repeated_time"],
-        start_time=columns["start_time"],
-        end_time=columns["end_time"],
-        execution_type=None if kind is None else ExecutionType(kind),
-        start_params=columns.get("start_params"),
-        environment_code=columns.get("environment_code", -1),
-    )
-    check_schedule(made, zone=zone, limit_bytes=config.command.param_limit_bytes)
-
-
-def _check_pace(
-    db: Connection, session: Session, columns: Mapping[str, Any], definition_id: int
-) -> None:
-    """Refuse a line that fires more often than schedules of this role may."""
-    if "crontab" in columns:
-        reason = too_often(
-            db, session.principal, session.config.api, columns["crontab"], definition_id
-        )
-        if reason is not None:
-            raise UsageError("cron", reason)
-
-
-def _columns_of(view: ScheduleView) -> dict[str, Any]:
-    """The columns that `_check_columns` looks at, as they are stored."""
-    return {
-        "crontab": view.crontab,
-        "timezone_id": view.timezone_id,
-        "missing_time": view.missing_time,
-        "repeated_time": view.repeated_time,
-        "start_time": view.start_time,
-        "end_time": view.end_time,
-        "execution_type": view.execution_type,
-        "start_params": view.start_params,
-        "environment_code": view.environment_code,
-    }

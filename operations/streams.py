@@ -277,7 +277,7 @@ def reset_stream_to(
         raise UsageError("offsets", "name partitions and offsets, as 0=1500")
     _check_numbers(offsets, offsets.values())
     with _ordered(session, "resetOffsets", stream) as (made, found):
-        _check_active(found)
+        check_active(found)
         body = {"offsets": offsets_document(offsets)}
         return _request(session, made, found, RequestKind.RESET_OFFSETS, body, once=once)
 
@@ -292,7 +292,7 @@ def hand_over_stream(
     if not all(0 <= each <= _MOST_PARTITION for each in groups):
         raise UsageError("groups", f"task groups are numbers from 0 to {_MOST_PARTITION}")
     with _ordered(session, "handoff", stream) as (made, found):
-        _check_active(found)
+        check_active(found)
         body = {"groups": sorted(groups)}
         return _request(session, made, found, RequestKind.HAND_OVER, body, once=once)
 
@@ -503,7 +503,8 @@ def _found(
     return found
 
 
-def _check_active(found: SupervisorView) -> None:
+def check_active(found: SupervisorView) -> None:
+    """Refuse an order that nobody would carry out."""
     if not found.active:
         raise NotAllowedError(
             f"supervisor {found.id!r} has ended; submit it anew: orcaflow stream submit FILE"

@@ -27,6 +27,8 @@ _OF_ADMINISTRATORS: Final = (
     ("audit", marked("Audit")),
     ("users", marked("Users")),
 )
+RARE_PARTS: Final = frozenset(("projects", "tokens", "datasources", "alerts", "audit", "users"))
+"""The parts that few people open each day; the navigation folds them under one heading."""
 
 
 def parts_for(visit: Visit) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from api.console.catalogue import ENGLISH, LANGUAGES, translations
 from api.console.languages import VARY, language_of
 from api.console.looks import Look, known_looks
-from api.console.navigation import parts_for
+from api.console.navigation import RARE_PARTS, parts_for
 from api.console.parts import HEADER, Parts, known_parts
 from api.console.table import Visit
 from api.console.words import day_text, elided, exact_text, moment_text, span_text
@@ -37,7 +37,7 @@ _MEDIA: Final[Mapping[str, str]] = {
     ".svg": "image/svg+xml",
 }
 _FILES: Final = frozenset(("console.css", "orca.svg", "hub.js"))
-_MODULES: Final = frozenset(("palette", "live", "graph", "grid"))
+_MODULES: Final = frozenset(("palette", "live", "graph", "grid", "schedule"))
 _A_YEAR: Final = 31_536_000
 _HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
 _clock = SystemClock()
@@ -130,6 +130,7 @@ def _environment(language: str) -> Environment:
     made.globals["language"] = language
     made.globals["languages"] = LANGUAGES
     made.globals["parts_for"] = parts_for
+    made.globals["rare_parts"] = RARE_PARTS
     made.globals["static"] = _place
     made.globals["script"] = lambda modules: _place(f"{'+'.join(modules)}.js")
     return made

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from api.console.languages import said
 from api.policy import Policy
 from operations.errors import UsageError
-from operations.rights import may_administer
+from operations.rights import may_administer, may_author
 from operations.session import Session
 
 
@@ -34,6 +34,11 @@ class Visit:
     def administers(self) -> bool:
         """True for administrators."""
         return may_administer(self.session)
+
+    @property
+    def authors(self) -> bool:
+        """True for authors of any project."""
+        return may_author(self.session)
 
     def said(self, text: str, /, **values: object) -> str:
         """Return a text in the language of the visit, with values in its places."""

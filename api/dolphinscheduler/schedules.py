@@ -19,7 +19,7 @@ from operations.definitions import codes_of
 from operations.errors import UsageError
 from operations.projects import check_in, definition_in
 from operations.references import DEFAULT_WORKER_GROUP
-from operations.scheduling import NO_ENVIRONMENT, ScheduleSettings, read_cron
+from operations.schedule_settings import NO_ENVIRONMENT, ScheduleSettings, read_cron
 from operations.stored_schedules import zone_of_schedule
 from operations.times import read_moment, read_zone
 

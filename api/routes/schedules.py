@@ -49,16 +49,15 @@ from operations.documents.schedules import (
 )
 from operations.documents.simulations import simulation_document
 from operations.errors import UsageError
+from operations.schedule_settings import ScheduleSettings, read_cron
 from operations.scheduling import (
     Ledger,
     SavedSchedule,
-    ScheduleSettings,
     create,
     details,
     edit,
     fires,
     page,
-    read_cron,
     schedule_tag,
     set_release_state,
 )

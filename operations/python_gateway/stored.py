@@ -42,7 +42,7 @@ from operations.python_gateway.submissions import (
 from operations.references import Kind
 from operations.rights import change, check_author
 from operations.runs import begin_run
-from operations.scheduling import ScheduleSettings, read_cron
+from operations.schedule_settings import ScheduleSettings, read_cron
 from operations.session import Session
 from operations.stored_schedules import NO_END, zone_of_schedule
 from operations.task_codes import graph_of, new_code

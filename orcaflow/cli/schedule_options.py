@@ -15,7 +15,7 @@ from orcaflow.cli.commands.run import WARNING_HELP, OnFailure, Urgency, Warn
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from operations.scheduling import ScheduleSettings
+    from operations.schedule_settings import ScheduleSettings
 
 _MAX_MISFIRES = 1000
 
@@ -168,7 +168,7 @@ def settings_of(
     from common.cron import MissingTime, RepeatedTime
     from common.model.schedules import MisfirePolicy
     from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
-    from operations.scheduling import ScheduleSettings, read_cron, read_deadline
+    from operations.schedule_settings import ScheduleSettings, read_cron, read_deadline
     from operations.start_params import params_of
 
     kind: ExecutionType | Literal["definition"] | None = None

@@ -37,13 +37,8 @@ from common.store.people.schedule_views import FireView, ScheduleView
 from operations.coming_fires import ComingFire, Mark
 from operations.errors import UsageError
 from operations.previewing import Previewed, of_views
-from operations.scheduling import (
-    Ledger,
-    ReleasedSchedules,
-    SavedSchedule,
-    ScheduleDetails,
-    ScheduleSettings,
-)
+from operations.schedule_settings import ScheduleSettings
+from operations.scheduling import Ledger, ReleasedSchedules, SavedSchedule, ScheduleDetails
 from operations.simulating import SimulatedSchedules, SimulationRequest
 from operations.stored_schedules import NO_END, as_schedule, id_in
 from operations.worker_slots import Capacity

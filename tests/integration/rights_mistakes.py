@@ -83,7 +83,12 @@ BY_OTHERS: Final = (
         # test_a_sub_process_of_a_foreign_project_is_shown_to_nobody
         "operations/instances:child_of 2",
         # test_a_pool_is_changed_by_its_maker_and_shows_foreign_users_to_nobody
-        "operations/pools:_of_pool",
+        "operations/pools:_check_owner",
+        # test_a_pool_is_resized_and_removed_by_its_maker_alone_and_as_it_was_shown
+        "operations/pools:check_maker",
+        # test_schedules_are_for_authors_and_those_of_foreign_projects_are_missing
+        "operations/schedule_drafts:draft_of",
+        "operations/schedule_drafts:new_draft",
         # test_a_supervisor_is_its_projects_and_orders_take_rights
         "operations/streams:_check_author",
         # test_a_data_source_tells_who_uses_it_and_no_password

@@ -20,7 +20,7 @@ from api.console.serving import PAGES
 from api.console.table import Page
 from api.cookies import COOKIE
 from api.matrix import CALLERS, Outcome, outcome
-from api.policy import LIST, USER, Who
+from api.policy import LIST, Who
 from common.model.commands import CommandType
 from common.model.complement_states import ComplementState
 from common.model.rights import ROLES
@@ -42,6 +42,16 @@ FORMS = {
     "/definitions/{id}/restore": {"version": "1", "tag": "*"},
     "/topologies/{name}/rebalance": {"cores": "3"},
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
+    "/schedules/new": {"cron": "0 0 3 * * ?"},
+    "/schedules/new/check": {"cron": "0 0 3 * * ?"},
+    "/pools/new": {"name": "made", "size": "1"},
+    "/pools/{id}/resize": {"size": "3", "tag": "*"},
+    "/pools/{id}/remove": {"tag": "*"},
+    "/streams/{name}/reset": {"partitions": "all"},
+    "/streams/{name}/reset/check": {"partitions": "all"},
+    "/streams/{name}/handoff": {"group.0": "on"},
+    "/schedules/{id}/edit": {"tag": "*", "cron": "0 0 5 * * ?"},
+    "/schedules/{id}/delete": {"tag": "*"},
 }
 """The fields that forms send beside their proof."""
 pytestmark = pytest.mark.usefixtures("at_console")
@@ -51,7 +61,10 @@ HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 
 def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
     headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
     form = {"csrf_token": csrf_token(session or ""), **FORMS.get(page.path, {})}
-    place = page.path.format(id=number, name=number) + ("?q=rs" if page.path == "/find" else "")
+    if page.path.startswith("/schedules/new"):
+        form["definition"] = str(number)
+    queries = {"/find": "?q=rs", "/schedules/new": f"?definition={number}"}
+    place = page.path.format(id=number, name=number) + queries.get(page.path, "")
     return client.request(
         page.method, place, headers=headers, data=form if page.method == "POST" else None
     )
@@ -77,10 +90,12 @@ def test_every_page_answers_every_role_as_its_policy_says(
                     update(t.process_instance).values(state=int(ProcessState.FAILURE))
                 )
             number = world.objects.get(page.policy.thing or "", 0)
+            if page.path == "/schedules/{id}/delete":
+                number = a_schedule(db, world.objects["definition"])
             answer = asked(client, page, number, sessions[caller])
             wanted = outcome(page.policy, caller, own=own)
             # Pools are everybody's, and data sources every author's.
-            is_shared = page.policy == USER or page.policy.takes is Who.AUTHOR
+            is_shared = page.policy.takes in (Who.USER, Who.AUTHOR)
             # Nor is a name told by the answer that was in the question.
             is_told = (
                 not own and not is_shared and "{name}" not in page.path and "theirs" in answer.text

@@ -25,7 +25,7 @@ from operations import (
 )
 from operations.complementing import ComplementOptions
 from operations.errors import UsageError
-from operations.scheduling import ScheduleSettings
+from operations.schedule_settings import ScheduleSettings
 from operations.session import Session, opened
 from operations.simulating import SimulationRequest
 from tests.builders import a_definition_json

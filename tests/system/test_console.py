@@ -25,6 +25,7 @@ from tests.system.browser import (
     chromium,
 )
 from tests.system.cluster import PrivateCluster, a_task, private_cluster
+from tests.unit.stream_specs import SMALL
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,6 +66,7 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         days = ("--from", "2013-01-01", "--to", "2013-02-03")
         made.told("complement", "region", *days)
         add_words(made)
+        add_flow(made)
         yield made
 
 
@@ -81,6 +83,28 @@ def add_words(cluster: PrivateCluster) -> None:
         "INSERT INTO t_ds_topology_version (topology, version, code, graph)"
         " VALUES ('words', 1, '{}', %s)",
         json.dumps(a_graph("words")),
+    )
+
+
+def add_flow(cluster: PrivateCluster) -> None:
+    """A supervisor that has ended, as it was told of last, with a task that nobody runs."""
+    spec = json.dumps(SMALL)
+    standing = {"stream": "events", "latestOffsets": {"0": 2000, "1": 70}, "minimumLag": {"0": 500}}
+    errors = [{"timestamp": "2013-01-01T00:00:00+00:00", "message": "no broker answers"}]
+    cluster.rows(
+        "INSERT INTO t_ds_supervisor_runtime (id, version, project_id, process_definition_id,"
+        " active, status, recent_errors) SELECT 'flow', 1, project_id, id, false, %s, %s"
+        " FROM t_ds_process_definition WHERE name = 'nightly'",
+        json.dumps({**standing, "aggregateLag": 500}),
+        json.dumps(errors),
+    )
+    cluster.rows("INSERT INTO t_ds_supervisor (id, version, spec) VALUES ('flow', 1, %s)", spec)
+    cluster.rows(
+        "INSERT INTO t_ds_stream_task (name, supervisor, version, epoch, group_id, base_sequence,"
+        " assignment, command_id, closed, ending_reason)"
+        " SELECT 'read_' || place, 'flow', 1, 1, 0, 's', %s, -place, place = 2, 'its time was over'"
+        " FROM generate_series(1, 2) AS of(place)",
+        json.dumps({"starts": {"0": 1500, "1": 0}}),
     )
 
 
@@ -251,12 +275,16 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/schedules",
         "/schedules/1",
         "/schedules/calendar",
+        "/schedules/1/edit",
+        "/schedules/new",
+        f"/schedules/new?definition={definition}",
         "/complements",
         "/complements/1",
         "/streams",
+        "/streams/flow",
         "/topologies",
         "/topologies/words",
-        "/pools",
+        *("/pools", "/pools/1", "/pools/new"),
         "/cluster",
         "/alerts",
         "/audit?action=definition",
@@ -329,6 +357,32 @@ def test_a_language_is_chosen_by_keyboard_and_an_open_page_keeps_its_own(
     other.keyboard.press("Control+k")
     other.keyboard.type("定")
     ada.sees('.palette [aria-selected="true"]', "工作流定义", other)
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_all_parts_and_the_language_are_in_sight_on_a_low_screen(
+    visits: Callable[..., Visitor], *, has_scripts: bool
+) -> None:
+    ada = visits(java_script_enabled=has_scripts)
+    ada.resize(PICTURE)
+    ada.open("/")
+    side = ada.page.locator(".side")
+    users, language = side.locator('a[href="/users"]'), side.locator(".language button")
+
+    def bottom(of: Any) -> float:
+        box = of.bounding_box()
+        assert box is not None
+        return float(box["y"] + box["height"])
+
+    assert not users.is_visible()
+    assert bottom(language) <= PICTURE[1]
+    side.locator("summary").click()
+    assert bottom(users) < bottom(language) <= PICTURE[1]
+    with ada.page.expect_navigation():
+        users.click()
+    # The heading of the part that is open is not folded.
+    assert users.is_visible()
+    assert users.get_attribute("aria-current") == "page"
 
 
 def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
@@ -465,6 +519,36 @@ def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(
     ada.sees("[data-part=state]", "success")
     ada.open(f"{ada.place()}?task=says")
     ada.sees("[data-log]", "831 of 2013-01-02")
+
+
+def test_a_schedule_is_made_by_keyboard_alone_with_its_fires_beforehand(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("clocked", [a_task("says", "true")])
+    ada = visits()
+    ada.open(f"/definitions/{definition}?view=schedules")
+    ada.press(f'a[href="/schedules/new?definition={definition}"]')
+    keys = ada.page.keyboard
+    ada.tab_to('[name="cron"]')
+    keys.type("0 30 2 * * ")
+    # A line that is not whole yet is told, and nothing else on the page moves.
+    ada.sees("[data-part=look]", "found 5")
+    keys.type("?")
+    ada.tab_to('[name="zone"]')
+    keys.press("Control+a")
+    keys.type("America/New_York")
+    ada.tab_to('[name="from"]')
+    keys.press("Control+a")
+    keys.type("2040-03-11")
+    ada.sees("[data-part=look]", "at 02:30:00 every day")
+    ada.sees("[data-part=look]", "2040-03-11 03:30:00-04:00")
+    ada.press("button.primary")
+    ada.sees("h1", "Schedule")
+    ((line, zone),) = cluster.rows(
+        "SELECT crontab, timezone_id FROM t_ds_schedules WHERE process_definition_id = %s",
+        definition,
+    )
+    assert (line, zone) == ("0 30 2 * * ?", "America/New_York")
 
 
 def test_the_grid_leads_to_the_task_that_failed(

@@ -23,7 +23,7 @@ from operations.coming_fires import (
 )
 from operations.errors import UsageError
 from operations.schedule_checks import check_window
-from operations.scheduling import read_cron, read_deadline
+from operations.schedule_settings import read_cron, read_deadline
 from operations.simulating import read_assumed
 from operations.start_params import params_of
 from operations.times import moment_in, read_moment, read_zone, seconds_of, stored_name

@@ -284,7 +284,7 @@ LISTS: Final = (
         title=marked("Streams"),
         path="/streams",
         columns=(
-            Column(title=marked("Supervisor"), key="id"),
+            Column(title=marked("Supervisor"), key="id", link="/streams/{id}"),
             Column(title=marked("State"), key="detailed_state"),
             Column(title=marked("Topic"), key="stream"),
             Column(title=marked("Partitions"), key="partitions"),
@@ -321,7 +321,7 @@ LISTS: Final = (
         title=marked("Pools"),
         path="/pools",
         columns=(
-            Column(title=marked("Pool"), key="name"),
+            Column(title=marked("Pool"), key="name", link="/pools/{id}"),
             Column(title=marked("Slots"), key="size"),
             Column(title=marked("Taken"), key="used"),
             Column(title=marked("Free"), key="free"),

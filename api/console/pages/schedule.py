@@ -17,7 +17,7 @@ from common.model.states import ReleaseState
 from common.store.people.rights import Thing
 from operations.documents.schedules import fire_row, schedule_row
 from operations.rights import may
-from operations.scheduling import details, fires, set_release_state
+from operations.scheduling import details, fires, schedule_tag, set_release_state
 from operations.times import cluster_zone
 
 _FIRES: Final = 50
@@ -42,6 +42,8 @@ def show(visit: Visit) -> Response:
         definition_is_online=found.view.definition_is_online,
         next_fires=found.next_fires,
         verb=verb if may_order else None,
+        # As a condition names it.
+        tag=f'"{schedule_tag(found.view)}"',
         fires=[
             (fire_row(each), of_fire(each.outcome, each.instance_state)) for each in ledger.fires
         ],
@@ -51,7 +53,8 @@ def show(visit: Visit) -> Response:
 def _released(wanted: ReleaseState) -> Serve:
     def serve(visit: Visit) -> Response:
         set_release_state(visit.session, wanted, ids=[visit.id], now=_clock.now())
-        return RedirectResponse(f"/schedules/{visit.id}", status_code=303)
+        back = "/edit" if visit.query.get("next") == "edit" else ""
+        return RedirectResponse(f"/schedules/{visit.id}{back}", status_code=303)
 
     return serve
 

@@ -63,7 +63,7 @@ def preview(
     from common.cron import MissingTime, RepeatedTime
     from operations import previewing
     from operations.documents.schedules import preview_document
-    from operations.scheduling import read_cron
+    from operations.schedule_settings import read_cron
     from operations.session import opened
     from operations.times import cluster_zone
     from orcaflow.cli.screens.preview import print_preview
