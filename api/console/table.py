@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from fastapi import Request, Response
 
 from api.console.languages import said
 from api.policy import Policy
 from operations.errors import UsageError
+from operations.repeating import Once
 from operations.rights import may_administer, may_author
 from operations.session import Session
+
+_NOT_SAID: Final = frozenset({"csrf_token", "once"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,18 @@ class Visit:
     def said(self, text: str, /, **values: object) -> str:
         """Return a text in the language of the visit, with values in its places."""
         return said(self.request, text, **values)
+
+    def once(self, *about: object) -> Once | None:
+        """Return the key of the form that was shown, with the hash of all that it says.
+
+        None without a key: whoever writes forms of their own may send one as often as they like.
+        """
+        key = self.form.get("once")
+        if not key:
+            return None
+        given = {name: text for name, text in self.form.items() if name not in _NOT_SAID}
+        text = json.dumps([*about, sorted(given.items())])
+        return Once(key=key, request_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def unknown(visit: Visit, field: str, given: str, known: Iterable[str]) -> UsageError:

@@ -6,8 +6,6 @@ that is sent twice begins one run.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,6 @@ from operations.complement_plans import ComplementPlan
 from operations.complementing import ComplementOptions
 from operations.environments import list_environments
 from operations.errors import UsageError
-from operations.repeating import Once
 from operations.run_plans import RunPlan, plan_run
 from operations.runs import begin_run
 from operations.start_params import params_of
@@ -145,7 +142,7 @@ def begin(visit: Visit) -> Response:
     session = visit.session
     declared = plan_run(session, visit.id, now=_clock.now()).declared
     asked = _asked(visit, declared)
-    once = _once(visit)
+    once = visit.once(visit.id)
     if asked.first is not None:
         made = complementing.create(session, visit.id, _options(asked), now=_clock.now(), once=once)
         return RedirectResponse(f"/complements/{made[0].id}", status_code=303)
@@ -287,16 +284,6 @@ def _options(asked: Asked) -> ComplementOptions:
 
 def _complements(visit: Visit, asked: Asked) -> list[ComplementPlan]:
     return complementing.plan(visit.session, visit.id, _options(asked))
-
-
-def _once(visit: Visit) -> Once | None:
-    """Return the key of the look ahead that was confirmed, with the hash of all that it says."""
-    said = {name: text for name, text in visit.form.items() if name not in ("csrf_token", "once")}
-    key = visit.form.get("once")
-    if not key:
-        return None
-    text = json.dumps([visit.id, sorted(said.items())])
-    return Once(key=key, request_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def _command(plan: RunPlan, asked: Asked) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +18,6 @@ from operations import pools
 from operations.documents.pools import pool_row, pool_use_row
 from operations.errors import ChangedMeanwhileError, ForbiddenError, UsageError
 from operations.limits import MAX_POOL_DESCRIPTION_LENGTH, MAX_POOL_NAME_LENGTH, MAX_POOL_SIZE
-from operations.repeating import Once
 
 _VIEW: Final = Policy(takes=Who.USER, thing="pool")
 _OWN: Final = Policy(takes=Who.ADMINISTRATOR, thing="pool", own=True)
@@ -51,7 +48,7 @@ def make(visit: Visit) -> Response:
             form.get("name", ""),
             size=_size(visit),
             description=form.get("description") or None,
-            once=_once(visit),
+            once=visit.once("pool"),
         )
     except ForbiddenError:
         raise
@@ -139,16 +136,6 @@ def _tag(visit: Visit) -> str:
     if not tag:
         raise UsageError("tag", visit.said("is missing: load the page again"))
     return tag
-
-
-def _once(visit: Visit) -> Once | None:
-    """Return the key of the form that was shown, with the hash of all that it says."""
-    said = {name: text for name, text in visit.form.items() if name not in ("csrf_token", "once")}
-    key = visit.form.get("once")
-    if not key:
-        return None
-    text = json.dumps(["pool", sorted(said.items())])
-    return Once(key=key, request_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 PAGES: Final = (

@@ -6,8 +6,6 @@ changed the schedule changes nothing. Mistakes stand beside their fields, and wh
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 from collections.abc import Mapping
 from functools import cache
@@ -35,7 +33,6 @@ from operations.documents.schedules import preview_document
 from operations.environments import list_environments
 from operations.errors import ChangedMeanwhileError, ForbiddenError, UsageError
 from operations.previewing import preview
-from operations.repeating import Once
 from operations.rights import may
 from operations.schedule_drafts import Draft, draft_of, look_ahead, new_draft
 from operations.schedule_settings import NO_ENVIRONMENT, ScheduleSettings
@@ -86,7 +83,7 @@ def make(visit: Visit) -> Response:
             read.settings,
             online="online" in visit.form,
             now=_clock.now(),
-            once=_once(visit),
+            once=visit.once("schedule"),
         )
     except UsageError as error:
         is_again = error.field == _KEY
@@ -293,16 +290,6 @@ def _id(visit: Visit, text: str) -> int:
             "definition", visit.said("%(text)s is no number of anything here", text=f"{text!r:.50}")
         )
     return int(text)
-
-
-def _once(visit: Visit) -> Once | None:
-    """Return the key of the form that was shown, with the hash of all that it says."""
-    said = {name: text for name, text in visit.form.items() if name not in ("csrf_token", "once")}
-    key = visit.form.get("once")
-    if not key:
-        return None
-    text = json.dumps(["schedule", sorted(said.items())])
-    return Once(key=key, request_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 @cache

@@ -5,8 +5,6 @@ A reset and a hand-over have a key of the form that was shown, so that one sent 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +27,6 @@ from common.store.people.supervisors import StreamTaskView, SupervisorView
 from operations import streams
 from operations.documents.streams import lag_rows, stream_row, version_row
 from operations.errors import UsageError
-from operations.repeating import Once
 from operations.rights import may
 from operations.stream_resets import plan_reset
 from operations.stream_tasks import list_stream_tasks
@@ -132,7 +129,7 @@ def look_at_reset(visit: Visit) -> Response:
 
 def _reset(visit: Visit) -> None:
     partitions, offsets = _chosen(visit)
-    once = _once(visit, "stream.reset")
+    once = visit.once("stream.reset", visit.name)
     if offsets is not None:
         streams.reset_stream_to(visit.session, visit.name, offsets=offsets, once=once)
     else:
@@ -142,7 +139,7 @@ def _reset(visit: Visit) -> None:
 def _hand_over(visit: Visit) -> None:
     names = [each.removeprefix(_GROUP) for each in visit.form if each.startswith(_GROUP)]
     groups = [_number(visit, "groups", each) for each in names]
-    once = _once(visit, "stream.handoff")
+    once = visit.once("stream.handoff", visit.name)
     streams.hand_over_stream(visit.session, visit.name, groups=groups, once=once)
 
 
@@ -256,16 +253,6 @@ def _moment(text: object) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
-
-
-def _once(visit: Visit, what: str) -> Once | None:
-    """Return the key of the form that was shown, with the hash of all that it says."""
-    said = {name: text for name, text in visit.form.items() if name not in ("csrf_token", "once")}
-    key = visit.form.get("once")
-    if not key:
-        return None
-    text = json.dumps([what, visit.name, sorted(said.items())])
-    return Once(key=key, request_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def _ordered(give: Callable[[Visit], object]) -> Serve:
