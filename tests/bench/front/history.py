@@ -10,11 +10,14 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
 import psutil
+import psycopg2
 
+from common.embedded.addresses import SUPERUSER, postgres_address
 from tests.bench import daemons, definitions
 from tests.bench.figures import Figure, Target, percentile, rate
 from tests.bench.front.load import Load, loaded
@@ -142,8 +145,7 @@ def _fill(stage: Stage, rows: int) -> _Filled:
     fill(stage, rare, runs + 1, runs + _OLD_RUNS)
     fill(stage, ended, 1, runs)
     stage.database.execute("VACUUM (ANALYZE)", {})
-    # So that the server does not write the rows out while it is measured.
-    stage.database.execute("CHECKPOINT", {})
+    _write_out(stage)
     orcaflow(stage, "user", "create", _VIEWER)
     orcaflow(stage, "user", "grant", _VIEWER, "--project", "other", "--role", "viewer")
     return _Filled(
@@ -154,6 +156,13 @@ def _fill(stage: Stage, rows: int) -> _Filled:
         viewer=token_of(stage, _VIEWER),
         people=tuple(tokens_of_people(stage, _PEOPLE)),
     )
+
+
+def _write_out(stage: Stage) -> None:
+    """Have PostgreSQL write the rows to the disk now, and not while they are read."""
+    address = postgres_address(stage.cluster.home).seen_by(SUPERUSER)
+    with closing(psycopg2.connect(address.dsn)) as connection, connection.cursor() as cursor:
+        cursor.execute("CHECKPOINT")
 
 
 def _lists(server: Server, filled: _Filled) -> dict[str, float]:
