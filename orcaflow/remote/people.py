@@ -138,11 +138,17 @@ def create_project(client: Client, name: str, *, description: str | None) -> Pro
 
 
 def edit_project(
-    client: Client, project: str, *, name: str | None, description: str | None, at: datetime
+    client: Client,
+    project: str,
+    *,
+    name: str | None,
+    description: str | None,
+    review: bool | None = None,
+    at: datetime,
 ) -> ProjectView:
-    """Give a project another name or description."""
+    """Give a project another name or description, or another review."""
     del at
-    body = {"name": name, "description": description}
+    body = {"name": name, "description": description, "review": review}
     return _project_of(client.patch(f"/projects/{_project_id(client, project)}", body))
 
 
@@ -239,6 +245,9 @@ def _project_of(row: Mapping[str, Any]) -> ProjectView:
         actions=Action(ROLES.get(row["role"], NOTHING)),
         definitions=row["definitions"],
         live_instances=row["live_instances"],
+        review_since=(
+            None if row["review_since"] is None else datetime.fromisoformat(row["review_since"])
+        ),
         create_time=datetime.fromisoformat(row["create_time"]),
         update_time=datetime.fromisoformat(row["update_time"]),
     )
