@@ -57,6 +57,7 @@ from api.routes import (
     oidc,
     pools,
     projects,
+    reviews,
     schedules,
     streams,
     tasks,
@@ -77,6 +78,7 @@ from common.store.connect import Engine
 ROUTES: Final[tuple[Route, ...]] = (
     *definitions.ROUTES,
     *definition_versions.ROUTES,
+    *reviews.ROUTES,
     *instances.ROUTES,
     *tasks.ROUTES,
     *logs.ROUTES,

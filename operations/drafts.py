@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from common.clock import SystemClock
 from common.definition_diff import Difference, difference
 from common.definition_merge import Merged, merged
-from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
+from common.errors import InvalidDefinitionError, NotAllowedError
 from common.model.rights import Action
 from common.store.people import drafts as store
 from common.store.people.definitions import lock_imports
@@ -180,15 +180,16 @@ def discard_draft(
     project: str | int | None = None,
     expected: str,
 ) -> Draft:
-    """Throw a draft away that has this tag; what is in force takes its place."""
+    """Throw a draft away that has this tag, if there is one; what is in force takes its place."""
     with targeted(session, "definition.discard", definition) as made:
         db = made.db
         target = target_of(db, session.principal, Action.AUTHOR, definition, project)
         tell(made, target)
         known = find(db, session.principal, target)
-        if known is None:
-            raise NotFoundError(f"you have no draft of {target.words}")
-        if not names(expected, _tag(db, target, known)) or not store.delete_draft(db, known):
+        is_left = known is None or (
+            names(expected, _tag(db, target, known)) and store.delete_draft(db, known)
+        )
+        if not is_left:
             raise _changed(db, target, known, "it was saved meanwhile")
         return _shown(db, session, target, None)
 

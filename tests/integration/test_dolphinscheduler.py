@@ -27,6 +27,7 @@ from tests.integration.dolphinscheduler_stage import (
     classic_json,
     later_tasks,
 )
+from tests.integration.reviewing import with_review
 
 
 @pytest.fixture(scope="module")
@@ -486,3 +487,23 @@ def test_a_definition_keeps_the_code_of_its_export_unless_it_is_taken(stage: Sta
     assert all(found[name]["code"] == found[name]["id"] for name in ("small", "again"))
     shown = stage.done("GET", f"projects/1/process-definition/{code}")
     assert [each["code"] for each in shown["taskDefinitionList"]] == list(CODES)
+
+
+@pytest.mark.parametrize(
+    ("way", "given"),
+    [
+        ("default/process/save", {"name": "fresh", "processDefinitionJson": classic_json()}),
+        ("1/process-definition", {"name": "fresh", **later_tasks()}),
+    ],
+)
+def test_under_review_a_script_saves_nothing_and_is_told_the_cure(
+    stage: Stage, way: str, given: dict[str, str]
+) -> None:
+    stage.a_user("ada")
+    stage.headers.update(stage.a_token("ada"))
+    with_review(stage.owner)
+    refused = stage.call("POST", f"projects/{way}", **given)
+    assert refused["code"] != 0
+    assert "orcaflow definition propose" in refused["msg"]
+    with stage.db.connect() as connection:
+        assert connection.scalars(select(t.process_definition.c.id)).all() == []
