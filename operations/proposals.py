@@ -65,14 +65,6 @@ class Proposal:
     why_not: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
-    """A proposal that was approved, and the definition as it was saved by that."""
-
-    row: ProposalRow
-    imported: Imported
-
-
 @operation
 def propose(
     session: Session,
@@ -164,7 +156,7 @@ def approve(
     definition: str | int | None = None,
     *,
     project: str | int | None = None,
-) -> Approved:
+) -> ProposalRow:
     """Put what somebody else has proposed in force as a new version, with the role `admin`.
 
     `NotAllowedError` if it waits no more, or if the definition has changed since.
@@ -214,8 +206,7 @@ def approve(
             )
         made.object_id = imported.id
         made.detail = f"proposal {row.id} of {row.user_name}, version {imported.version}"
-        now = store.find_proposal(db, row.id)
-        return Approved(row=now or row, imported=imported)
+        return store.find_proposal(db, row.id) or row
 
 
 @operation

@@ -141,7 +141,7 @@ def _routes(things: str, word: str) -> Iterator[Route]:
         409 if it waits no more, or if the definition has changed since it was made; 403 for your
         own.
         """
-        return proposal_row(proposals.approve(session, proposal, **whose(id)).row)
+        return proposal_row(proposals.approve(session, proposal, **whose(id)))
 
     def reject(
         id: Id,  # noqa: A002

@@ -59,7 +59,7 @@ def set_password(client: Client, user: str, *, password: str, at: datetime) -> N
 
 def grant(client: Client, user: str, *, project: str, role: str) -> UserDetail:
     """Give a user a role in a project."""
-    path = f"/projects/{_project_id(client, project)}/members"
+    path = f"/projects/{project_id(client, project)}/members"
     return _user_of(client.post(path, {"user": user, "role": role}))
 
 
@@ -149,12 +149,12 @@ def edit_project(
     """Give a project another name or description, or another review."""
     del at
     body = {"name": name, "description": description, "review": review}
-    return _project_of(client.patch(f"/projects/{_project_id(client, project)}", body))
+    return _project_of(client.patch(f"/projects/{project_id(client, project)}", body))
 
 
 def delete_project(client: Client, project: str) -> ProjectView:
     """Delete a project."""
-    return _project_of(client.delete(f"/projects/{_project_id(client, project)}"))
+    return _project_of(client.delete(f"/projects/{project_id(client, project)}"))
 
 
 def _user_id(client: Client, name: str) -> int:
@@ -169,7 +169,8 @@ def _project_row(client: Client, name: str) -> Mapping[str, Any]:
     return row
 
 
-def _project_id(client: Client, name: str) -> int:
+def project_id(client: Client, name: str) -> int:
+    """Return the id of the project of this name."""
     number: int = _project_row(client, name)["id"]
     return number
 

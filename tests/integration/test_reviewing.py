@@ -244,7 +244,7 @@ def test_an_approved_proposal_is_a_version_by_its_author_with_its_line(
     assert (seen.why_not, seen.is_outdated) == (None, False)
     assert [each.name for each in seen.difference.changed] == ["a"]
     done = approve(bob, made.id, nightly)
-    assert (done.row.state, done.row.decided_by, done.row.version) == (
+    assert (done.state, done.decided_by, done.version) == (
         ProposalState.APPROVED,
         "bob",
         2,
@@ -284,7 +284,7 @@ def test_nobody_approves_or_rejects_an_own_proposal_whatever_the_role(
         approve(owner, theirs.id, nightly)
     assert audited(db, "definition.approve") == [("bob", "refused"), ("database", "refused")]
     assert audited(db, "definition.reject") == [("bob", "refused")]
-    assert approve(owner, mine.id, nightly).row.version == 2
+    assert approve(owner, mine.id, nightly).version == 2
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "author"])
@@ -474,7 +474,7 @@ def test_under_review_every_other_way_to_change_a_definition_is_refused_with_the
     with pytest.raises(ReviewNeededError, match="approved version 3"):
         release(ada, [nightly], ReleaseState.ONLINE)
     made = propose(ada, nightly, document=a_document(a="6", b="1"))
-    assert approve(bob, made.id, nightly).imported.version == 4
+    assert approve(bob, made.id, nightly).version == 4
     assert release(ada, [nightly], ReleaseState.ONLINE)[0].changed
     with_review(owner, review=False)
     imported(ada, a_document(a="7", b="1"))
@@ -492,9 +492,9 @@ def test_a_new_definition_is_proposed_in_its_project_and_is_one_once_approved(
     assert [each.id for each in proposals(bob, project="default", limit=9)] == [made.id]
     assert proposal_detail(bob, made.id, project=1).difference.added == ("a",)
     done = approve(bob, made.id, project=1)
-    assert (done.imported.version, done.row.definition_id) == (1, done.imported.id)
+    assert (done.version, done.state) == (1, ProposalState.APPROVED)
     assert draft(ada, project=1).revision == 0
-    number = done.imported.id
+    number = done.definition_id or 0
     assert proposal_detail(bob, made.id, number).row.version == 1
     assert "approved by bob" in (versions(ada, number, limit=1)[0].note or "")
     with pytest.raises(NameTakenError):
