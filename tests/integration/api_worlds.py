@@ -122,6 +122,21 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
         _add_stream(connection, name, project_id, number, task)
         add_topology(connection, name, project_id, number)
+        for place, of_definition in enumerate((number, None), 1):
+            connection.execute(
+                insert_or_not(t.definition_proposal)
+                .values(
+                    id=1000 * project_id + place,
+                    project_id=project_id,
+                    process_definition_id=of_definition,
+                    name=name if of_definition else f"fresh {name}",
+                    user_id=1,
+                    user_name="another",
+                    base_tag="v1-0" if of_definition else None,
+                    document=json.dumps(former),
+                )
+                .on_conflict_do_nothing()
+            )
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(

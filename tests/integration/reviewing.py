@@ -9,7 +9,9 @@ from common.clock import SystemClock
 from common.config import Config
 from common.model.rights import Principal
 from common.store.connect import Engine
+from operations.definitions import import_definitions
 from operations.drafts import draft, save_draft
+from operations.linting import read_content
 from operations.projects import edit_project
 from operations.session import Session
 from operations.users import create_user, grant
@@ -63,6 +65,15 @@ def scripts_of(document: Any) -> dict[str, str]:
         each["name"]: each["params"]["rawScript"]
         for each in document["processDefinitionJson"]["tasks"]
     }
+
+
+def imported(session: Session, document: dict[str, Any]) -> int:
+    """Import a definition, which stays OFFLINE."""
+    documents = read_content(
+        json.dumps(document).encode(), resources=session.config.data_dir / "resources"
+    )
+    (made,) = import_definitions(session, documents, online=False, environment={})
+    return made.id
 
 
 def with_review(owner: Session, *, review: bool = True) -> None:

@@ -19,7 +19,6 @@ from operations.definition_files import InvalidFilesError
 from operations.definition_versions import export_version, restore, versions
 from operations.definitions import (
     export_definition,
-    import_definitions,
     release,
     replace_definition,
     set_execution_type,
@@ -41,6 +40,7 @@ from operations.session import Session
 from tests.integration.reviewing import (
     a_document,
     a_person,
+    imported,
     saved,
     scripts_of,
     tag_of,
@@ -61,14 +61,6 @@ def bob(owner: Session) -> Session:
 @pytest.fixture
 def nightly(owner: Session) -> int:
     return imported(owner, a_document(a="1", b="1"))
-
-
-def imported(session: Session, document: dict[str, Any]) -> int:
-    documents = read_content(
-        json.dumps(document).encode(), resources=session.config.data_dir / "resources"
-    )
-    (made,) = import_definitions(session, documents, online=False, environment={})
-    return made.id
 
 
 def document_of(session: Session, number: int) -> Any:

@@ -35,7 +35,7 @@ PICTURES = os.environ.get("ORCAFLOW_PICTURES")
 _OPENED = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 _UPRIGHT = """
 [...document.querySelectorAll("main *, nav *")].filter((each) => {
-  if (each.childElementCount || each.closest("svg, option") || each.textContent.trim().length < 2) return false;
+  if (each.childElementCount || each.closest("svg, option, .lines") || each.textContent.trim().length < 2) return false;
   const range = document.createRange();
   range.selectNodeContents(each);
   const lines = [...range.getClientRects()].filter((one) => one.width > 1);
@@ -242,9 +242,11 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         ),
         *(
             f"/definitions/{definition}/{each}"
-            for each in ("run", "versions", "compare", "restore")
+            for each in ("run", "versions", "compare", "restore", "propose", "proposals")
         ),
-        "/find?q=figures",
+        f"/definitions/{definition}/edit",
+        f"/definitions/{definition}/edit?view=document",
+        *("/projects/1/proposals", "/find?q=figures"),
         "/runs",
         *sides,
         f"/runs/{run}?task=clean",
@@ -510,3 +512,24 @@ def test_ten_pages_of_one_browser_follow_what_happens(
         assert cluster.await_end(run) == ProcessState.STOP
     for page in pages:
         ada.sees("[data-part=state]", "stopped", page)
+
+
+def test_the_editor_saves_a_moment_after_somebody_stops_typing(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("edited", [a_task("first", "echo one"), a_task("last", "true")])
+    ada = visits(reduced_motion="reduce")
+    ada.open(f"/definitions/{definition}/edit?task=first")
+    ada.page.fill("textarea[name=script]", "echo one\necho two\necho three")
+    ada.sees(".editor .lines", "3")
+    ada.sees("#e-facts", "Discard the draft")
+    ada.page.fill("input[name=before]", "last")
+    # The server has drawn the graph anew.
+    ada.page.wait_for_selector('.edge[data-tail="last"]', state="attached")
+    ada.sees("[data-status]", "saved")
+    ((text,),) = cluster.rows(
+        "SELECT content FROM t_ds_definition_draft_save ORDER BY draft_id DESC, revision DESC LIMIT 1"
+    )
+    (first, _) = json.loads(text)["processDefinitionJson"]["tasks"]
+    assert first["params"]["rawScript"] == "echo one\necho two\necho three"
+    assert first["preTasks"] == ["last"]
