@@ -373,6 +373,7 @@ class Released(Answer):
     changed: bool
 
 
+Said = Annotated[str, StringConstraints(max_length=1000)]
 Id = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=500)]
 

@@ -58,6 +58,7 @@ from api.routes import (
     oidc,
     pools,
     projects,
+    reviews,
     schedules,
     streams,
     tasks,
@@ -78,6 +79,7 @@ from common.store.connect import Engine
 ROUTES: Final[tuple[Route, ...]] = (
     *definitions.ROUTES,
     *definition_versions.ROUTES,
+    *reviews.ROUTES,
     *instances.ROUTES,
     *tasks.ROUTES,
     *logs.ROUTES,

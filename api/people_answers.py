@@ -185,7 +185,10 @@ class RevokedToken(Token):
 
 
 class Project(Answer):
-    """A project; `role` is yours there, `code` its name in DolphinScheduler's API."""
+    """A project; `role` is yours there, `code` its name in DolphinScheduler's API.
+
+    `review_since`: its definitions change by approved proposals alone; null if it asks for none.
+    """
 
     id: int
     code: int
@@ -195,6 +198,7 @@ class Project(Answer):
     role: str | None
     definitions: int
     live_instances: int
+    review_since: datetime | None
     create_time: datetime
     update_time: datetime
 
@@ -218,6 +222,7 @@ class ProjectChange(Shape):
 
     name: Word | None = None
     description: Word | None = None
+    review: bool | None = None
 
 
 class Member(Answer):

@@ -69,8 +69,8 @@ def _author(thing: str) -> Policy:
     return Policy(takes=Action.AUTHOR, thing=thing)
 
 
-def _admin(thing: str) -> Policy:
-    return Policy(takes=Action.ADMIN, thing=thing)
+def _admin(thing: str, *, own: bool = False) -> Policy:
+    return Policy(takes=Action.ADMIN, thing=thing, own=own)
 
 
 BASE: Final = "/api/v1"
@@ -104,6 +104,19 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/definitions/{{id}}/versions/{{version}}": _view("definition"),
     f"GET {BASE}/definitions/{{id}}/diff": _view("definition"),
     f"POST {BASE}/definitions/{{id}}/restore": _author("definition"),
+    f"GET {BASE}/definitions/{{id}}/draft": _author("definition"),
+    f"PUT {BASE}/definitions/{{id}}/draft": _author("definition"),
+    f"POST {BASE}/definitions/{{id}}/draft/rebase": _author("definition"),
+    f"DELETE {BASE}/definitions/{{id}}/draft": _author("definition"),
+    f"POST {BASE}/definitions/{{id}}/draft/publish": _author("definition"),
+    f"GET {BASE}/definitions/{{id}}/proposals": _view("definition"),
+    f"POST {BASE}/definitions/{{id}}/proposals": _author("definition"),
+    f"GET {BASE}/definitions/{{id}}/proposals/{{proposal}}": _view("definition"),
+    f"POST {BASE}/definitions/{{id}}/proposals/{{proposal}}/approve": _admin("definition"),
+    f"POST {BASE}/definitions/{{id}}/proposals/{{proposal}}/reject": _admin("definition"),
+    f"POST {BASE}/definitions/{{id}}/proposals/{{proposal}}/withdraw": _admin(
+        "definition", own=True
+    ),
     f"DELETE {BASE}/definitions/{{id}}/versions/{{version}}": _admin("definition"),
     f"POST {BASE}/definitions/{{id}}/online": _author("definition"),
     f"POST {BASE}/definitions/{{id}}/offline": _author("definition"),
@@ -181,6 +194,16 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/projects/{{id}}/members": _view("project"),
     f"POST {BASE}/projects/{{id}}/members": _admin("project"),
     f"DELETE {BASE}/projects/{{id}}": _admin("project"),
+    f"GET {BASE}/projects/{{id}}/draft": _author("project"),
+    f"PUT {BASE}/projects/{{id}}/draft": _author("project"),
+    f"DELETE {BASE}/projects/{{id}}/draft": _author("project"),
+    f"POST {BASE}/projects/{{id}}/draft/publish": _author("project"),
+    f"GET {BASE}/projects/{{id}}/proposals": _view("project"),
+    f"POST {BASE}/projects/{{id}}/proposals": _author("project"),
+    f"GET {BASE}/projects/{{id}}/proposals/{{proposal}}": _view("project"),
+    f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/approve": _admin("project"),
+    f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/reject": _admin("project"),
+    f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/withdraw": _admin("project", own=True),
     f"GET {BASE}/tenants": USER,
     f"POST {BASE}/tenants": ADMINISTRATOR,
     f"GET {BASE}/tenants/{{id}}": _user("tenant"),

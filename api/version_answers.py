@@ -50,12 +50,9 @@ class TaskChange(Answer):
     changes: list[ValueChange]
 
 
-class Difference(Answer):
-    """The difference of two versions of a definition; edges are pairs of names."""
+class Changes(Answer):
+    """All that differs between two documents of a definition; edges are pairs of names."""
 
-    definition: str
-    before: int
-    after: int
     added: list[str]
     removed: list[str]
     changed: list[TaskChange]
@@ -63,6 +60,14 @@ class Difference(Answer):
     edges_removed: list[list[str]]
     settings: list[ValueChange]
     risks: list[str]
+
+
+class Difference(Changes):
+    """The difference of two versions of a definition."""
+
+    definition: str
+    before: int
+    after: int
 
 
 class DeletedVersion(Answer):

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from common.store.connect import Connection
     from common.store.people.definitions import DefinitionRow
 
-_SAVING: Final = ("definition.import", "definition.execution-type", "definition.restore")
+_SAVING: Final = (
+    "definition.import",
+    "definition.execution-type",
+    "definition.restore",
+    "definition.publish",
+    "definition.approve",
+)
 
 
 def definition_tag(db: Connection, found: DefinitionRow) -> str:

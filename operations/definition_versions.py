@@ -37,6 +37,7 @@ from operations.importing import Imported, import_documents
 from operations.linting import read_content
 from operations.lookup import definition_given
 from operations.numbered_pages import check_whole, slice_of
+from operations.reviewing import check_unreviewed
 from operations.rights import change
 from operations.secret_references import references_in
 from operations.session import Session, operation
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from common.model.rights import Principal
     from common.store.connect import Connection
 
-_LEFT_OUT: Final = ("schedules", "processDefinitionLocations", "processDefinitionConnects")
+LEFT_OUT: Final = ("schedules", "processDefinitionLocations", "processDefinitionConnects")
 _UTC: Final = ZoneInfo("UTC")
 
 
@@ -266,27 +267,61 @@ def restore(
         made.detail = f"version {version}"
         if expected is not None:
             check_tag(db, row, expected)
+        check_unreviewed(db, session.principal, row.project_id)
         kept = _kept(db, row, version) | {"name": row.name}
-        before = formers(db, (), project_id=row.project_id, replaces=row.id)
-        with _placed(version):
-            documents = read_content(
-                json.dumps(kept).encode(),
-                resources=session.config.data_dir / "resources",
-                strict=False,
-            )
-            imported = import_documents(
-                db,
-                documents,
-                principal=session.principal,
-                project_id=row.project_id,
-                at=at,
-                online=None,
-                zone=cluster_zone(session.config),
-                environment={},
-                data_dir=str(session.config.data_dir),
-            )
-        keep(db, session.principal, before, imported, at=at, note=f"version {version} again")
-        return imported[0]
+        return put_in_force(
+            db,
+            session,
+            session.principal,
+            kept,
+            project_id=row.project_id,
+            definition_id=row.id,
+            place=place_of(version),
+            at=at,
+            note=f"version {version} again",
+        )
+
+
+def put_in_force(
+    db: Connection,
+    session: Session,
+    author: Principal,
+    document: Mapping[str, Any],
+    *,
+    project_id: int,
+    definition_id: int | None,
+    place: Path,
+    at: datetime,
+    note: str | None,
+    strict: bool = False,
+) -> Imported:
+    """Save a document as the newest version of its definition, or as a new one, by this author.
+
+    It keeps its release state, and a new one is ONLINE. Secrets are those that it has now.
+    `InvalidFilesError` names `place` as that of its mistakes. The caller holds the lock of imports.
+    """
+    before = {}
+    if definition_id is not None:
+        before = formers(db, (), project_id=project_id, replaces=definition_id)
+    with _placed(place):
+        documents = read_content(
+            json.dumps(document).encode(),
+            resources=session.config.data_dir / "resources",
+            strict=strict,
+        )
+        imported = import_documents(
+            db,
+            documents,
+            principal=author,
+            project_id=project_id,
+            at=at,
+            online=None,
+            zone=cluster_zone(session.config),
+            environment={},
+            data_dir=str(session.config.data_dir),
+        )
+    keep(db, author, before, imported, at=at, note=note)
+    return imported[0]
 
 
 def delete_version(session: Session, definition: str | int, version: int) -> DefinitionRow:
@@ -316,16 +351,13 @@ def delete_version(session: Session, definition: str | int, version: int) -> Def
 
 
 @contextmanager
-def _placed(version: int) -> Iterator[None]:
-    """Name the version as the place of mistakes, which come from no file."""
+def _placed(file: Path) -> Iterator[None]:
+    """Name a version, a draft or a proposal as the place of mistakes, which come from no file."""
     try:
         yield
     except InvalidFilesError as error:
         raise InvalidFilesError(
-            [
-                replace(each, place=replace(each.place, file=place_of(version)))
-                for each in error.found
-            ]
+            [replace(each, place=replace(each.place, file=file)) for each in error.found]
         ) from None
 
 
@@ -351,9 +383,17 @@ def _unknown(row: DefinitionRow, version: int) -> NotFoundError:
     )
 
 
+def document_in(db: Connection, row: DefinitionRow, version: int) -> dict[str, Any] | None:
+    """The document of a version that may not be known any more; None if it is not."""
+    try:
+        return _kept(db, row, version)
+    except NotFoundError:
+        return None
+
+
 def _document(db: Connection, row: DefinitionRow) -> dict[str, Any]:
     document = exported_with_references(db, row, zone=_UTC).document
-    for key in _LEFT_OUT:
+    for key in LEFT_OUT:
         document.pop(key, None)
     # An import that finds none leaves it as it is.
     document.setdefault("executionType", _kind(0))

@@ -29,6 +29,7 @@ from operations.errors import ForbiddenError, NameTakenError
 from operations.exporting import Export
 from operations.importing import Imported
 from operations.lookup import definition_given
+from operations.reviewing import check_approved, check_unreviewed
 from operations.rights import change, refusing, seen
 from operations.session import Session, operation
 from operations.times import cluster_zone
@@ -106,6 +107,7 @@ def import_definitions(
         made.project_id = project_id
         seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, project_id)
         store.lock_imports(db)
+        check_unreviewed(db, session.principal, project_id)
         formers = definition_versions.formers(
             db, [each.name for each in documents], project_id=project_id, replaces=replaces
         )
@@ -335,6 +337,7 @@ def release(
         if wanted is ReleaseState.ONLINE:
             for each in found:
                 _check_tasks(each)
+                check_approved(db, session.principal, each)
         # In the order of their ids, as everybody locks definitions.
         changed = {
             number: store.set_release_state(db, number, wanted=wanted, at=SystemClock().now())
@@ -393,6 +396,8 @@ def set_execution_type(
         if len(found) == 1:
             made.object_id, made.object_name = found[0].id, found[0].name
             made.project_id = found[0].project_id
+        for each in found:
+            check_unreviewed(db, session.principal, each.project_id)
         return [
             ExecutionTypeSet(
                 row=each,

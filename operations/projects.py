@@ -147,19 +147,32 @@ def edit_project(
     *,
     name: str | None,
     description: str | None,
+    review: bool | None = None,
     at: datetime,
     expected: str | None = None,
 ) -> ProjectView:
-    """Give a project another name or description; what is None stays. It takes the role `admin`."""
+    """Give a project another name or description; what is None stays. It takes the role `admin`.
+
+    With `review` its definitions change by proposals alone, which somebody else approves.
+    """
     with _of_project(session, "project.edit", project, expected) as (made, found):
         wanted = found.name if name is None else name
         text = found.description if description is None else description
         _check(wanted, text)
         store.lock_projects(made.db)
-        if not store.edit_project(made.db, found.id, name=wanted, description=text, at=at):
+        since = found.review_since
+        if review is not None:
+            # No import goes on that has seen the other switch.
+            lock_imports(made.db)
+            since = (since or at) if review else None
+        if not store.edit_project(
+            made.db, found.id, name=wanted, description=text, review_since=since, at=at
+        ):
             raise NameTakenError(f"there is a project {wanted!r} already: orcaflow project list")
-        if wanted != found.name:
-            made.detail = f"named {wanted}"
+        told = [f"named {wanted}"] if wanted != found.name else []
+        if (since is None) != (found.review_since is None):
+            told.append("without review" if since is None else "with review")
+        made.detail = ", ".join(told) or None
     return find_project(session, project_id=found.id)
 
 
@@ -249,7 +262,7 @@ def _of_project(
 
 def project_tag(view: ProjectView) -> str:
     """The tag to change a project by."""
-    return row_tag(view.id, view.name, view.description)
+    return row_tag(view.id, view.name, view.description, view.review_since is not None)
 
 
 def _check(name: str, description: str | None) -> None:

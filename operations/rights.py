@@ -98,7 +98,8 @@ def may_author(session: Session) -> bool:
 class Change:
     """An order that is being carried out, as its line of the audit will tell it.
 
-    The order fills in what it learns on the way: the project, the object's id, a detail.
+    The order fills in what it learns on the way: the project, the object's id, a detail. Without
+    `is_told` it leaves no line.
     """
 
     db: Connection
@@ -106,6 +107,7 @@ class Change:
     object_name: str | None = None
     project_id: int | None = None
     detail: str | None = None
+    is_told: bool = True
 
 
 @contextmanager
@@ -129,17 +131,18 @@ def change(
         with session.engine.begin() if opened is None else opened(session.engine) as db:
             made = Change(db=db, object_id=object_id, object_name=object_name)
             yield made
-            audit.add_line(
-                db,
-                principal,
-                action=action,
-                object_type=thing,
-                object_id=made.object_id,
-                object_name=made.object_name,
-                project_id=made.project_id,
-                refused=False,
-                detail=made.detail,
-            )
+            if made.is_told:
+                audit.add_line(
+                    db,
+                    principal,
+                    action=action,
+                    object_type=thing,
+                    object_id=made.object_id,
+                    object_name=made.object_name,
+                    project_id=made.project_id,
+                    refused=False,
+                    detail=made.detail,
+                )
     except _REFUSALS as error:
         _note_refusal(
             session,

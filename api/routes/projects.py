@@ -77,12 +77,16 @@ def change_project(
     response: Response,
     condition: Condition = None,
 ) -> dict[str, Any]:
-    """Give a project that is as you have read it another name or description."""
+    """Give a project that is as you have read it another name or description.
+
+    With `review` its definitions change by proposals alone, which somebody else approves.
+    """
     changed = operations.edit_project(
         session,
         id,
         name=given.name,
         description=given.description,
+        review=given.review,
         at=_clock.now(),
         expected=needed(condition),
     )

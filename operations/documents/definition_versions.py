@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.definition_diff import ValueChange
+    from common.definition_diff import Difference, ValueChange
     from operations.definition_versions import Compared, Version
 
 VERSION_COLUMNS = ("version", "current", "user", "create_time", "note")
@@ -24,11 +24,17 @@ def version_row(version: Version) -> dict[str, object]:
 
 def difference_document(compared: Compared) -> dict[str, object]:
     """The difference of two versions."""
-    found = compared.difference
     return {
         "definition": compared.name,
         "from": compared.before,
         "to": compared.after,
+        **changes_document(compared.difference),
+    }
+
+
+def changes_document(found: Difference) -> dict[str, object]:
+    """All that differs between two documents; edges are pairs of names."""
+    return {
         "added": list(found.added),
         "removed": list(found.removed),
         "changed": [

@@ -17,6 +17,7 @@ def project_row(view: ProjectView) -> dict[str, object]:
         "role": role_of(view.actions),
         "definitions": view.definitions,
         "live_instances": view.live_instances,
+        "review_since": view.review_since,
         "create_time": view.create_time,
         "update_time": view.update_time,
     }

@@ -137,22 +137,27 @@ def compare(
         name=row["definition"],
         before=row["before"],
         after=row["after"],
-        difference=Difference(
-            added=tuple(row["added"]),
-            removed=tuple(row["removed"]),
-            changed=tuple(
-                TaskChange(
-                    name=each["name"],
-                    was=each["was"],
-                    changes=tuple(_change_of(one) for one in each["changes"]),
-                )
-                for each in row["changed"]
-            ),
-            edges_added=tuple((above, below) for above, below in row["edges_added"]),
-            edges_removed=tuple((above, below) for above, below in row["edges_removed"]),
-            settings=tuple(_change_of(each) for each in row["settings"]),
-            risks=tuple(row["risks"]),
+        difference=difference_of(row),
+    )
+
+
+def difference_of(row: Mapping[str, Any]) -> Difference:
+    """Return the difference that a document tells."""
+    return Difference(
+        added=tuple(row["added"]),
+        removed=tuple(row["removed"]),
+        changed=tuple(
+            TaskChange(
+                name=each["name"],
+                was=each["was"],
+                changes=tuple(_change_of(one) for one in each["changes"]),
+            )
+            for each in row["changed"]
         ),
+        edges_added=tuple((above, below) for above, below in row["edges_added"]),
+        edges_removed=tuple((above, below) for above, below in row["edges_removed"]),
+        settings=tuple(_change_of(each) for each in row["settings"]),
+        risks=tuple(row["risks"]),
     )
 
 

@@ -59,7 +59,7 @@ def set_password(client: Client, user: str, *, password: str, at: datetime) -> N
 
 def grant(client: Client, user: str, *, project: str, role: str) -> UserDetail:
     """Give a user a role in a project."""
-    path = f"/projects/{_project_id(client, project)}/members"
+    path = f"/projects/{project_id(client, project)}/members"
     return _user_of(client.post(path, {"user": user, "role": role}))
 
 
@@ -138,17 +138,23 @@ def create_project(client: Client, name: str, *, description: str | None) -> Pro
 
 
 def edit_project(
-    client: Client, project: str, *, name: str | None, description: str | None, at: datetime
+    client: Client,
+    project: str,
+    *,
+    name: str | None,
+    description: str | None,
+    review: bool | None = None,
+    at: datetime,
 ) -> ProjectView:
-    """Give a project another name or description."""
+    """Give a project another name or description, or another review."""
     del at
-    body = {"name": name, "description": description}
-    return _project_of(client.patch(f"/projects/{_project_id(client, project)}", body))
+    body = {"name": name, "description": description, "review": review}
+    return _project_of(client.patch(f"/projects/{project_id(client, project)}", body))
 
 
 def delete_project(client: Client, project: str) -> ProjectView:
     """Delete a project."""
-    return _project_of(client.delete(f"/projects/{_project_id(client, project)}"))
+    return _project_of(client.delete(f"/projects/{project_id(client, project)}"))
 
 
 def _user_id(client: Client, name: str) -> int:
@@ -163,7 +169,8 @@ def _project_row(client: Client, name: str) -> Mapping[str, Any]:
     return row
 
 
-def _project_id(client: Client, name: str) -> int:
+def project_id(client: Client, name: str) -> int:
+    """Return the id of the project of this name."""
     number: int = _project_row(client, name)["id"]
     return number
 
@@ -239,6 +246,9 @@ def _project_of(row: Mapping[str, Any]) -> ProjectView:
         actions=Action(ROLES.get(row["role"], NOTHING)),
         definitions=row["definitions"],
         live_instances=row["live_instances"],
+        review_since=(
+            None if row["review_since"] is None else datetime.fromisoformat(row["review_since"])
+        ),
         create_time=datetime.fromisoformat(row["create_time"]),
         update_time=datetime.fromisoformat(row["update_time"]),
     )

@@ -50,6 +50,7 @@ ADMINISTERED: Final = (
         "user grant u-{it} --project p-{it} --role admin -o json",
         "project edit p-{it} --name q-{it}",
     ),
+    *("project edit q-{it} --review", "project edit q-{it} --no-review"),
     *("project edit q-{it} --description e -o json", "token list --user u-{it}"),
     *("token create --user u-{it} --name x --project q-{it} --role viewer --expires 12h",),
     *("token create --user u-{it} --name y -o json", "token list --user u-{it} -o json"),

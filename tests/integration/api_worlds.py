@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.dialects.postgresql import insert as insert_or_not
 
@@ -19,6 +19,8 @@ from common.model.states import ProcessState, TaskState
 from common.model.topologies import Code, Wanted
 from common.model.topology_graphs import GraphPart, TopologyGraph
 from common.store import tables as t
+from common.store.people.definitions import definition_by_id
+from operations.definition_tags import definition_tag
 from operations.session import Session
 from operations.tokens import create_token
 from operations.users import create_user, grant
@@ -40,6 +42,9 @@ A_REPORT: Final = replace(
 """That of a task of a topology with the graph of `a_graph`; its texts are hostile."""
 
 
+A_PROPOSAL: Final = 901
+
+
 @dataclass(frozen=True)
 class World:
     """A project with one object of each kind, by the kind's name."""
@@ -50,6 +55,7 @@ class World:
         "version": 1,
         "component": "lines",
         "wait_time": 0,
+        "proposal": A_PROPOSAL,
     }
     """The other parameters of paths."""
 
@@ -116,6 +122,21 @@ def a_world(db: Engine, project_id: int, name: str) -> World:
         connection.execute(insert(t.task_lock_holder).values(lock_id=lock, task_id=live))
         _add_stream(connection, name, project_id, number, task)
         add_topology(connection, name, project_id, number)
+        for place, of_definition in enumerate((number, None), 1):
+            connection.execute(
+                insert_or_not(t.definition_proposal)
+                .values(
+                    id=1000 * project_id + place,
+                    project_id=project_id,
+                    process_definition_id=of_definition,
+                    name=name if of_definition else f"fresh {name}",
+                    user_id=1,
+                    user_name="another",
+                    base_tag="v1-0" if of_definition else None,
+                    document=json.dumps(former),
+                )
+                .on_conflict_do_nothing()
+            )
         datasource = connection.scalar(_a_datasource(name).returning(t.datasource.c.id))
     assert None not in (schedule, complement, command)
     return World(
@@ -268,9 +289,39 @@ def to_delete(db: Engine, name: str, world: World) -> int | None:
         with db.begin() as connection:
             connection.execute(kept.on_conflict_do_nothing())
         return None
+    if "{proposal}" in name:
+        _propose(db, world, is_new="/projects/" in name)
+        return None
     if name.endswith("/schedules/delete") or name == f"DELETE {BASE}/schedules/{{id}}":
         return a_schedule(db, world.objects["definition"])
     return None
+
+
+def _propose(db: Engine, world: World, *, is_new: bool) -> None:
+    """Let somebody else's proposal wait, on top of what is in force, in the place of the former."""
+    number = world.objects["definition"]
+    with db.begin() as connection:
+        row = definition_by_id(connection, number)
+        assert row is not None
+        tag, name = definition_tag(connection, row), row.name
+        connection.execute(delete(t.definition_proposal))
+        if is_new:
+            count = connection.scalar(select(func.count()).select_from(t.process_definition))
+            name = f"new {count}"
+        document = {"name": name, "processDefinitionJson": json.loads(a_definition_json("a >> c"))}
+        connection.execute(
+            insert(t.definition_proposal).values(
+                id=A_PROPOSAL,
+                project_id=world.objects["project"],
+                process_definition_id=None if is_new else number,
+                name=name,
+                user_id=1,
+                user_name="another",
+                base_version=0 if is_new else row.version,
+                base_tag=None if is_new else tag,
+                document=json.dumps(document),
+            )
+        )
 
 
 def worlds(db: Engine) -> tuple[World, World]:
@@ -331,6 +382,18 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return document, {"project_id": number}
         case "definitions/lint" | "definitions/{id}":
             return document, {}
+        case "definitions/{id}/draft" | "projects/{id}/draft":
+            return document, {}
+        case "definitions/{id}/draft/publish" | "projects/{id}/draft/publish":
+            return {"note": "n"}, {}
+        case "definitions/{id}/proposals":
+            return {"document": {"processDefinitionJson": document["processDefinitionJson"]}}, {}
+        case "projects/{id}/proposals":
+            return {"document": document, "note": "n"}, {}
+        case "definitions/{id}/proposals/{proposal}/reject":
+            return {"reason": "n"}, {}
+        case "projects/{id}/proposals/{proposal}/reject":
+            return {"reason": "n"}, {}
         case "definitions/release":
             return {"ids": [number], "release_state": "OFFLINE"}, {}
         case "definitions/{id}/restore":

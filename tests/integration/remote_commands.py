@@ -19,6 +19,12 @@ from common.store import tables as t
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance
 from tests.integration.conftest import Cli
+from tests.integration.proposal_commands import (
+    PROPOSAL_CODES,
+    PROPOSALS,
+    a_proposal,
+    proposal_journey,
+)
 from tests.topology_files import GRAPH, REPORT, written
 from tests.unit.later_definitions import a_later_export, a_later_task
 from tests.unit.stream_specs import SMALL
@@ -128,6 +134,7 @@ def a_cluster(db: Engine) -> None:
         )
     an_instance(db, ProcessState.SUCCESS, process_definition_id=999, start_time=NOW)
     an_instance(db, ProcessState.PAUSE, process_definition_id=number, start_time=NOW)
+    a_proposal(db, number)
     schedules: list[dict[str, Any]] = [
         {"release_state": 1, "next_fire_time": datetime(2013, 1, 1, 3, tzinfo=UTC), "deadline": 90},
         {"timezone_id": "America/New_York", "start_params": '{"day": "1", "db_password": "x"}'},
@@ -337,6 +344,7 @@ JOURNEYS: Final[tuple[tuple[Journey, tuple[Table, ...], list[int]], ...]] = (
         (t.topology, t.command, t.process_definition),
         [3, 3, 0, 0, 0, 0, 0, 4, 0, 0, 2, 2, 2, 4, 0, 0, 4, 0, 4],
     ),
+    (proposal_journey, (t.definition_proposal, t.process_definition), PROPOSAL_CODES),
 )
 """Orders by commands, the tables that they write, and their exit codes."""
 
@@ -488,6 +496,7 @@ SAME: Final = (
     *("definition export nightly --version 1", "definition export nightly --version 7"),
     *("definition export nightly --version 1 --with-secrets", "definition restore nobody 1"),
     *("definition restore nightly 7", "definition restore nightly 2 -o json"),
+    *PROPOSALS,
     *("locks list", "locks list -o json", "locks list --dataset nobody"),
     *("dataset list", "dataset list -o json", "dataset show flights", "dataset show nobody"),
     *("dataset show flights -o json", "dataset show flights --interval 2000-01-01/P1D"),

@@ -40,6 +40,13 @@ FORMS = {
     "/users": {"name": "made"},
     "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
     "/definitions/{id}/restore": {"version": "1", "tag": "*"},
+    **{
+        f"/{things}/{{id}}/{word}": {"number": str(number), "reason": "r"}
+        for things, number in (("definitions", 1001), ("projects", 1002))
+        for word in ("approve", "reject", "withdraw")
+    },
+    **{f"/definitions/{{id}}/{word}": {"tag": "*"} for word in ("edit", "propose", "publish")},
+    "/projects/{id}/review": {"review": "off"},
     "/topologies/{name}/rebalance": {"cores": "3"},
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
     "/schedules/new": {"cron": "0 0 3 * * ?"},

@@ -29,6 +29,7 @@ from tests.integration.dolphinscheduler_stage import (
     classic_json,
     later_tasks,
 )
+from tests.integration.reviewing import with_review
 
 
 @pytest.fixture(scope="module")
@@ -516,3 +517,23 @@ def test_a_page_takes_as_many_statements_however_many_rows_it_has(stage: Stage) 
         another(number)
     for page, statements_of_one in first.items():
         assert statements_of(page, 5) == statements_of_one
+
+
+@pytest.mark.parametrize(
+    ("way", "given"),
+    [
+        ("default/process/save", {"name": "fresh", "processDefinitionJson": classic_json()}),
+        ("1/process-definition", {"name": "fresh", **later_tasks()}),
+    ],
+)
+def test_under_review_a_script_saves_nothing_and_is_told_the_cure(
+    stage: Stage, way: str, given: dict[str, str]
+) -> None:
+    stage.a_user("ada")
+    stage.headers.update(stage.a_token("ada"))
+    with_review(stage.owner)
+    refused = stage.call("POST", f"projects/{way}", **given)
+    assert refused["code"] != 0
+    assert "orcaflow definition propose" in refused["msg"]
+    with stage.db.connect() as connection:
+        assert connection.scalars(select(t.process_definition.c.id)).all() == []

@@ -26,6 +26,7 @@ from operations.datasources import create_datasource
 from operations.session import Session
 from operations.tokens import MadeToken, create_token, revoke_token
 from operations.users import create_user, grant
+from tests.integration.reviewing import with_review
 from tests.integration.rights_mistakes import BY_GATEWAY, Plants, lists_of_everybody
 
 USER = "userPythonGateway"
@@ -287,6 +288,14 @@ def test_what_has_no_place_here_refuses_the_submission_unless_it_is_to_be_offlin
         entry.getEnvironmentInfo("conda")
     with pytest.raises(Py4JError, match="no data source 'metadata'"):
         entry.getDatasource("metadata", None)
+
+
+def test_under_review_nothing_is_submitted_and_the_cure_is_told(stage: Stage) -> None:
+    entry = stage.an_author()
+    with_review(stage.owner)
+    with pytest.raises(Py4JError, match="orcaflow definition propose"):
+        submit(entry, "nightly", [a_task(5, "a")], (0, 5))
+    assert stage.definition("nightly") is None
 
 
 def test_rights_are_those_of_the_token_at_each_call(stage: Stage) -> None:

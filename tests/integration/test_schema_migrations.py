@@ -34,8 +34,10 @@ from common.store.master.failover import PostgresFailoverStore
 from common.store.master.ports import LoadedRun, Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.supervisors import PostgresSupervisorStore
+from common.store.people.drafts import add_draft, find_draft
 from common.store.people.ledger import CommandView, find_command
 from common.store.people.offers import offers
+from common.store.people.projects import Review, review_of
 from common.store.people.rights import Thing, held
 from common.store.people.runs import log_tail
 from common.store.people.supervisors import add_version, make_supervisor, supervisors
@@ -510,4 +512,33 @@ def test_a_database_of_before_takes_topologies(new_database: Callable[..., str])
         assert add_topology_version(db, "words", version=1, code=code, graph=graph, user_id=1)
         (found,) = topologies(db, DATABASE)
     assert (found.name, found.version, found.wanted) == ("words", 1, Wanted(number=2))
+    made.dispose()
+
+
+def test_projects_and_definitions_of_before_take_a_review_drafts_and_proposals(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    with made.begin() as db:
+        bring_to(db, "0023")
+        # As the code of before writes it.
+        db.execute(text("INSERT INTO t_ds_process_definition (id, name) VALUES (3, 'nightly')"))
+    schema.upgrade(made, os_user="tester")
+    with made.begin() as db:
+        assert review_of(db, 1) == Review(name="default", since=None)
+        assert add_draft(
+            db,
+            DATABASE,
+            project_id=1,
+            definition_id=3,
+            base_version=1,
+            base_tag="v1-0",
+            content="{",
+            at=NOON,
+        )
+        found = find_draft(db, DATABASE, project_id=1, definition_id=3)
+        assert found is not None
+        assert (found.revision, found.content) == (1, "{")
+        db.execute(text("DELETE FROM t_ds_process_definition WHERE id = 3"))
+        assert find_draft(db, DATABASE, project_id=1, definition_id=3) is None
     made.dispose()

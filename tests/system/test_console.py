@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from common.model.states import ProcessState
-from common.model.topologies import Wanted
 from operations.daemons import Kind
-from tests.integration.api_worlds import A_REPORT, a_graph
 from tests.system.browser import (
     NARROW,
     PICTURE,
@@ -25,7 +23,7 @@ from tests.system.browser import (
     chromium,
 )
 from tests.system.cluster import PrivateCluster, a_task, private_cluster
-from tests.unit.stream_specs import SMALL
+from tests.system.console_contents import add_flow, add_words, places
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -36,7 +34,7 @@ PICTURES = os.environ.get("ORCAFLOW_PICTURES")
 _OPENED = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 _UPRIGHT = """
 [...document.querySelectorAll("main *, nav *")].filter((each) => {
-  if (each.childElementCount || each.closest("svg, option") || each.textContent.trim().length < 2) return false;
+  if (each.childElementCount || each.closest("svg, option, .lines") || each.textContent.trim().length < 2) return false;
   const range = document.createRange();
   range.selectNodeContents(each);
   const lines = [...range.getClientRects()].filter((one) => one.width > 1);
@@ -68,44 +66,6 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         add_words(made)
         add_flow(made)
         yield made
-
-
-def add_words(cluster: PrivateCluster) -> None:
-    """A topology as its task has last told of it."""
-    cluster.rows(
-        "INSERT INTO t_ds_topology (name, version, project_id, process_definition_id, wanted,"
-        " report, report_time) SELECT 'words', 1, project_id, id, %s, %s, now()"
-        " FROM t_ds_process_definition WHERE name = 'nightly'",
-        json.dumps(Wanted(number=1).document()),
-        json.dumps(A_REPORT.document()),
-    )
-    cluster.rows(
-        "INSERT INTO t_ds_topology_version (topology, version, code, graph)"
-        " VALUES ('words', 1, '{}', %s)",
-        json.dumps(a_graph("words")),
-    )
-
-
-def add_flow(cluster: PrivateCluster) -> None:
-    """A supervisor that has ended, as it was told of last, with a task that nobody runs."""
-    spec = json.dumps(SMALL)
-    standing = {"stream": "events", "latestOffsets": {"0": 2000, "1": 70}, "minimumLag": {"0": 500}}
-    errors = [{"timestamp": "2013-01-01T00:00:00+00:00", "message": "no broker answers"}]
-    cluster.rows(
-        "INSERT INTO t_ds_supervisor_runtime (id, version, project_id, process_definition_id,"
-        " active, status, recent_errors) SELECT 'flow', 1, project_id, id, false, %s, %s"
-        " FROM t_ds_process_definition WHERE name = 'nightly'",
-        json.dumps({**standing, "aggregateLag": 500}),
-        json.dumps(errors),
-    )
-    cluster.rows("INSERT INTO t_ds_supervisor (id, version, spec) VALUES ('flow', 1, %s)", spec)
-    cluster.rows(
-        "INSERT INTO t_ds_stream_task (name, supervisor, version, epoch, group_id, base_sequence,"
-        " assignment, command_id, closed, ending_reason)"
-        " SELECT 'read_' || place, 'flow', 1, 1, 0, 's', %s, -place, place = 2, 'its time was over'"
-        " FROM generate_series(1, 2) AS of(place)",
-        json.dumps({"starts": {"0": 1500, "1": 0}}),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -250,47 +210,6 @@ def test_pictures_show_what_they_are_for(
         ada.page.screenshot(path=folder / f"console-{name}-{scheme}.png")
         ada.resize(NARROW)
         ada.page.screenshot(path=tmp_path / f"narrow-{name}-{scheme}.png")
-
-
-def places(cluster: PrivateCluster, run: int) -> list[str]:
-    ((definition,),) = cluster.rows(
-        "SELECT process_definition_id FROM t_ds_process_instance WHERE id = %s", run
-    )
-    sides = [f"/runs/{run}?view={each}" for each in ("graph", "timeline", "list", "parameters")]
-    return [
-        "/",
-        "/definitions",
-        *(
-            f"/definitions/{definition}?view={each}"
-            for each in ("grid", "graph", "runs", "schedules")
-        ),
-        *(
-            f"/definitions/{definition}/{each}"
-            for each in ("run", "versions", "compare", "restore")
-        ),
-        "/find?q=figures",
-        "/runs",
-        *sides,
-        f"/runs/{run}?task=clean",
-        "/schedules",
-        "/schedules/1",
-        "/schedules/calendar",
-        "/schedules/1/edit",
-        "/schedules/new",
-        f"/schedules/new?definition={definition}",
-        "/complements",
-        "/complements/1",
-        "/streams",
-        "/streams/flow",
-        "/topologies",
-        "/topologies/words",
-        *("/pools", "/pools/1", "/pools/new"),
-        "/cluster",
-        "/alerts",
-        "/audit?action=definition",
-        *("/datasources", "/datasources/1", "/projects", "/projects/1", "/tokens", "/users"),
-        "/users/1",
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -594,3 +513,24 @@ def test_ten_pages_of_one_browser_follow_what_happens(
         assert cluster.await_end(run) == ProcessState.STOP
     for page in pages:
         ada.sees("[data-part=state]", "stopped", page)
+
+
+def test_the_editor_saves_a_moment_after_somebody_stops_typing(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("edited", [a_task("first", "echo one"), a_task("last", "true")])
+    ada = visits(reduced_motion="reduce")
+    ada.open(f"/definitions/{definition}/edit?task=first")
+    ada.page.fill("textarea[name=script]", "echo one\necho two\necho three")
+    ada.sees(".editor .lines", "3")
+    ada.sees("#e-facts", "Discard the draft")
+    ada.page.fill("input[name=before]", "last")
+    # The server has drawn the graph anew.
+    ada.page.wait_for_selector('.edge[data-tail="last"]', state="attached")
+    ada.sees("[data-status]", "saved")
+    ((text,),) = cluster.rows(
+        "SELECT content FROM t_ds_definition_draft_save ORDER BY draft_id DESC, revision DESC LIMIT 1"
+    )
+    (first, _) = json.loads(text)["processDefinitionJson"]["tasks"]
+    assert first["params"]["rawScript"] == "echo one\necho two\necho three"
+    assert first["preTasks"] == ["last"]

@@ -119,7 +119,7 @@ def _verbs(visit: Visit, detail: DefinitionDetail) -> list[str]:
     is_online = detail.row.release_state is ReleaseState.ONLINE
     found = []
     if may(visit.session, Action.AUTHOR, Thing.DEFINITION, visit.id):
-        found += ["offline" if is_online else "online", "schedule"]
+        found += ["offline" if is_online else "online", "edit", "schedule"]
     if is_online and may(visit.session, Action.OPERATE, Thing.DEFINITION, visit.id):
         found.append("run")
     return found

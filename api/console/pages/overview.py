@@ -16,6 +16,7 @@ from common.model.states import LIVE_PROCESS_STATES, ProcessState
 from common.store.people.views import ProcessInstanceView
 from operations.documents.instances import instance_row
 from operations.instances import list_instances
+from operations.proposals import waiting_for_me
 
 _MOST: Final = 100
 _SHOWN: Final = 12
@@ -40,6 +41,7 @@ def show(visit: Visit) -> Response:
         needing=rows(needing(newest)[:_SHOWN]),
         live=rows(live),
         most=_MOST,
+        proposals=waiting_for_me(session, limit=_SHOWN),
         ended=rows([each for each in newest if each.end_time is not None][:_SHOWN]),
     )
 

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from api import cursors
 from api.console.rendering import rendered
-from api.console.table import Serve, Visit, order, page
+from api.console.table import Serve, Visit, order, page, unknown
 from api.policy import BASE, LIST, POLICIES, Policy
 from common.clock import SystemClock
 from common.model.rights import ROLES, Action
@@ -18,7 +18,7 @@ from common.store.people.rights import Thing
 from operations.documents.projects import project_member_row, project_row
 from operations.documents.users import token_row, user_row
 from operations.errors import UsageError
-from operations.projects import project_detail, project_page
+from operations.projects import edit_project, project_detail, project_page
 from operations.rights import may
 from operations.tokens import LONGEST_LIFE, MadeToken, create_token, list_tokens, revoke_token
 from operations.users import create_user, grant, list_users, set_enabled, user_detail
@@ -155,6 +155,22 @@ def _policy(method: str, path: str) -> Policy:
     return POLICIES[f"{method} {BASE}/{path}"]
 
 
+def set_review(visit: Visit) -> Response:
+    """Have a project ask for a review of its definitions, or for none."""
+    wanted = visit.form.get("review", "")
+    if wanted not in ("on", "off"):
+        raise unknown(visit, "review", wanted, ("on", "off"))
+    edit_project(
+        visit.session,
+        visit.id,
+        name=None,
+        description=None,
+        review=wanted == "on",
+        at=SystemClock().now(),
+    )
+    return RedirectResponse(f"/projects/{visit.id}", status_code=303)
+
+
 PAGES: Final = (
     page("/users", _policy("GET", "users"), show_users),
     order("/users", _policy("POST", "users"), make_user),
@@ -166,5 +182,6 @@ PAGES: Final = (
     order("/tokens/{id}/revoke", _policy("POST", "tokens/{id}/revoke"), revoke),
     page("/projects", LIST, show_projects),
     page("/projects/{id}", _policy("GET", "projects/{id}"), show_project),
+    order("/projects/{id}/review", _policy("PATCH", "projects/{id}"), set_review),
     order("/projects/{id}/members", _policy("POST", "projects/{id}/members"), set_role),
 )

@@ -27,6 +27,8 @@ from common.store.people.definitions import LARGEST_CODE
 from common.store.people.rights import SeenRead, actions_in, seen_projects
 from common.store.tables import (
     dataset,
+    definition_draft,
+    definition_proposal,
     process_definition,
     process_instance,
     project,
@@ -56,6 +58,7 @@ class ProjectView:
     actions: Action
     definitions: int
     live_instances: int
+    review_since: datetime | None
     create_time: datetime
     update_time: datetime
 
@@ -158,6 +161,7 @@ def projects(
             actions=Action(row.actions),
             definitions=definitions.get(row.id, 0),
             live_instances=live.get(row.id, 0),
+            review_since=row.review_since,
             create_time=row.create_time,
             update_time=row.update_time,
         )
@@ -184,22 +188,44 @@ def lock_project(db: Connection, project_id: int) -> None:
     db.execute(select(project.c.id).where(project.c.id == project_id).with_for_update())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """The name of a project, and since when it asks for a review; None: it does not."""
+
+    name: str
+    since: datetime | None
+
+
+def review_of(db: Connection, project_id: int) -> Review | None:
+    """Read if a project asks for a review; None if there is no such project."""
+    found = db.execute(
+        select(project.c.name, project.c.review_since).where(project.c.id == project_id)
+    ).first()
+    return None if found is None else Review(name=found.name, since=found.review_since)
+
+
 def lock_projects(db: Connection) -> None:
     """Serialize the naming of projects: no key keeps a name from standing twice."""
     db.execute(select(func.pg_advisory_xact_lock(func.hashtext("orcaflow projects"))))
 
 
 def edit_project(
-    db: Connection, project_id: int, *, name: str, description: str | None, at: datetime
+    db: Connection,
+    project_id: int,
+    *,
+    name: str,
+    description: str | None,
+    review_since: datetime | None,
+    at: datetime,
 ) -> bool:
-    """Set the name and the description; False if another project has the name."""
+    """Set the name, the description and the review; False if another project has the name."""
     other = select(project.c.id).where(project.c.name == name).where(project.c.id != project_id)
     if db.scalar(other) is not None:
         return False
     changed = db.execute(
         update(project)
         .where(project.c.id == project_id)
-        .values(name=name, description=description, update_time=at)
+        .values(name=name, description=description, review_since=review_since, update_time=at)
     )
     return changed.rowcount == 1
 
@@ -253,7 +279,14 @@ def delete_project(db: Connection, project_id: int) -> bool:
     )
     db.execute(delete(stream_task).where(stream_task.c.supervisor.in_(ended)))
     db.execute(delete(supervisor).where(supervisor.c.id.in_(ended)))
-    for table in (supervisor_runtime, topology, dataset, relation_project_user):
+    for table in (
+        supervisor_runtime,
+        topology,
+        dataset,
+        relation_project_user,
+        definition_draft,
+        definition_proposal,
+    ):
         db.execute(delete(table).where(table.c.project_id == project_id))
     return db.execute(delete(project).where(project.c.id == project_id)).rowcount == 1
 

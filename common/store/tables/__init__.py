@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from common.store.tables.datasets import task_lock as task_lock
     from common.store.tables.datasets import task_lock_holder as task_lock_holder
     from common.store.tables.datasets import task_lock_request as task_lock_request
+    from common.store.tables.definitions import definition_draft as definition_draft
+    from common.store.tables.definitions import definition_draft_save as definition_draft_save
+    from common.store.tables.definitions import definition_proposal as definition_proposal
     from common.store.tables.definitions import process_definition as process_definition
     from common.store.tables.definitions import process_definition_log as process_definition_log
     from common.store.tables.pools import task_group as task_group
@@ -104,7 +107,13 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "command_ledger",
         "WITHOUT_EFFECT",
     ),
-    "definitions": ("process_definition", "process_definition_log"),
+    "definitions": (
+        "process_definition",
+        "process_definition_log",
+        "definition_draft",
+        "definition_draft_save",
+        "definition_proposal",
+    ),
     "runs": (
         "RARE_ENDS_OF_RUNS",
         "WORKERLESS_TASK_TYPES",

@@ -17,6 +17,7 @@ from sqlalchemy import (
     text,
 )
 
+from common.model.proposals import ProposalState
 from common.model.states import ExecutionType, ReleaseState
 from common.store.tables.columns import (
     code,
@@ -27,9 +28,20 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    time,
     time_now,
     times,
 )
+
+
+def _of_definition() -> Column[int | None]:
+    """The definition that the row goes with; NULL for one that is to be made."""
+    return Column(
+        "process_definition_id",
+        Integer,
+        ForeignKey("t_ds_process_definition.id", ondelete="CASCADE"),
+    )
+
 
 process_definition: Final = Table(
     "t_ds_process_definition",
@@ -82,4 +94,88 @@ process_definition_log: Final = Table(
     Column("user_name", String(64)),
     Column("note", String(255)),
     time_now("create_time"),
+)
+
+# The drafts of authors, of a definition or of a new one, and their last saves. A draft may hold
+# anything: its text is what its author has typed.
+definition_draft: Final = Table(
+    "t_ds_definition_draft",
+    metadata,
+    own_id(),
+    number("project_id"),
+    _of_definition(),
+    number("user_id"),
+    Column("user_name", String(64), nullable=False),
+    number("base_version", 0),
+    Column("base_tag", String(64)),
+    number("revision", 1),
+    *times(),
+)
+Index(
+    "t_ds_definition_draft_definition_key",
+    definition_draft.c.process_definition_id,
+    definition_draft.c.user_id,
+    unique=True,
+    postgresql_where=definition_draft.c.process_definition_id.is_not(None),
+)
+Index(
+    "t_ds_definition_draft_new_key",
+    definition_draft.c.project_id,
+    definition_draft.c.user_id,
+    unique=True,
+    postgresql_where=definition_draft.c.process_definition_id.is_(None),
+)
+
+definition_draft_save: Final = Table(
+    "t_ds_definition_draft_save",
+    metadata,
+    Column(
+        "draft_id",
+        Integer,
+        ForeignKey("t_ds_definition_draft.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("content", Text, nullable=False),
+)
+
+# What somebody else is asked to put in force, as it was proposed.
+definition_proposal: Final = Table(
+    "t_ds_definition_proposal",
+    metadata,
+    own_id(),
+    number("project_id"),
+    _of_definition(),
+    Column("name", String(255), nullable=False),
+    number("user_id"),
+    Column("user_name", String(64), nullable=False),
+    number("base_version", 0),
+    Column("base_tag", String(64)),
+    number("draft_revision", nullable=True),
+    Column("document", Text, nullable=False),
+    Column("note", String(1000)),
+    code("state", 0),
+    number("decided_by", nullable=True),
+    Column("decided_by_name", String(64)),
+    Column("reason", String(1000)),
+    time("decide_time"),
+    number("version", nullable=True),
+    time_now("create_time"),
+    known("state", ProposalState),
+    not_empty("name"),
+)
+Index(
+    "t_ds_definition_proposal_definition_index",
+    definition_proposal.c.process_definition_id,
+    definition_proposal.c.id,
+)
+Index("t_ds_definition_proposal_project_index", definition_proposal.c.project_id)
+Index(
+    "t_ds_definition_proposal_waiting_key",
+    definition_proposal.c.project_id,
+    definition_proposal.c.name,
+    definition_proposal.c.user_id,
+    unique=True,
+    postgresql_where=definition_proposal.c.state == 0,
 )

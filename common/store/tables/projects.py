@@ -15,6 +15,7 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    time,
     times,
 )
 
@@ -28,6 +29,8 @@ project: Final = Table(
     code("flag", 1),
     *times(),
     own_code(),
+    # Since when definitions are changed by approved proposals alone; NULL: they are not.
+    time("review_since"),
     UniqueConstraint("code"),
     not_empty("name"),
     known("flag", range(2)),

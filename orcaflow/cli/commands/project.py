@@ -53,7 +53,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the projects that you may see.
 
     Fields: id, code (its name in DolphinScheduler's API), name, description, owner, role (yours),
-    definitions, live_instances (numbers of them), create_time, update_time.
+    definitions, live_instances (numbers of them), review_since (null: it asks for no review),
+    create_time, update_time.
     """
     from operations.documents.projects import project_row
     from operations.projects import project_page
@@ -94,6 +95,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
         "Examples:\n"
         "  orcaflow project edit sales --name revenue\n"
         "  orcaflow project edit sales --description 'monthly figures'\n"
+        "  orcaflow project edit sales --review\n"
     )
 )
 def edit(
@@ -101,19 +103,33 @@ def edit(
     *,
     new_name: Annotated[str | None, typer.Option("--name", help="Its name from now on.")] = None,
     description: _Description = None,
+    review: Annotated[
+        bool | None,
+        typer.Option(
+            "--review/--no-review",
+            help="If definitions change by proposals alone, which somebody else approves.",
+        ),
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Give a project another name or description. Fields: those of `list`."""
+    """Give a project another name or description, or a review. Fields: those of `list`."""
     from common.clock import SystemClock
     from operations.documents.projects import project_row
     from operations.projects import edit_project
     from operations.session import opened
 
-    if new_name is None and description is None:
-        raise typer.BadParameter("nothing is to be changed: give --name or --description")
+    if new_name is None and description is None and review is None:
+        raise typer.BadParameter(
+            "nothing is to be changed: give --name, --description, --review or --no-review"
+        )
     with opened() as session:
         found = edit_project(
-            session, name, name=new_name, description=description, at=SystemClock().now()
+            session,
+            name,
+            name=new_name,
+            description=description,
+            review=review,
+            at=SystemClock().now(),
         )
     if form is Format.JSON:
         print_json(project_row(found))

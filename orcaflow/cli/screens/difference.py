@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from common.definition_diff import ValueChange
+from common.definition_diff import Difference, ValueChange
 from operations.definition_versions import Compared
 from orcaflow.cli.output import escaped, write
 
@@ -14,9 +14,13 @@ _LONGEST: Final = 80
 
 
 def print_difference(compared: Compared) -> None:
-    """Print it for people: tasks, edges, settings, and what is risky last."""
-    found = compared.difference
+    """Print the difference of two versions for people."""
     write(f"{escaped(compared.name)}: version {compared.before} → {compared.after}")
+    print_changes(compared.difference)
+
+
+def print_changes(found: Difference) -> None:
+    """Print all that differs: tasks, edges, settings, and what is risky last."""
     if found.is_none:
         write("no difference; secrets are not compared")
     for name in found.added:
