@@ -195,7 +195,8 @@ def approve(
             note=f"proposal {row.id}, approved by {principal.user_name}{said}",
             number=row.id,
         )
-        store.keep_version(db, row.id, definition_id=imported.id, version=imported.version)
+        if not store.keep_version(db, row.id, definition_id=imported.id, version=imported.version):
+            raise _decided(_found(db, target, proposal))
         if row.draft_revision is not None:
             draft_store.delete_proposed(
                 db,
