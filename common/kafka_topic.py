@@ -92,10 +92,17 @@ class Topic:
 
     def partitions(self) -> list[int]:
         """Return the numbers of its partitions; none if it does not exist."""
+        from confluent_kafka import KafkaException
 
         def ask() -> list[int]:
             topics = self._consumer.list_topics(self._name, timeout=_LOOK_SECONDS).topics
-            return sorted(topics[self._name].partitions) if self._name in topics else []
+            if self._name not in topics:
+                return []
+            found = topics[self._name]
+            # Without a leader, or a right to it, a topic shows no partition either.
+            if found.error is not None and found.error.name() not in _NO_TOPIC:
+                raise KafkaException(found.error)
+            return sorted(found.partitions)
 
         return self._asked(ask)
 

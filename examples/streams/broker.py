@@ -34,6 +34,7 @@ def _library() -> ctypes.CDLL:
         ("rd_kafka_mock_cluster_destroy", None, [pointer]),
         ("rd_kafka_mock_cluster_bootstraps", text, [pointer]),
         ("rd_kafka_mock_topic_create", number, [pointer, text, number, number]),
+        ("rd_kafka_mock_topic_set_error", None, [pointer, text, number]),
         ("rd_kafka_mock_broker_set_down", number, [pointer, ctypes.c_int32]),
         ("rd_kafka_mock_broker_set_up", number, [pointer, ctypes.c_int32]),
     ):
@@ -56,6 +57,10 @@ class Broker:
             self._cluster, topic.encode(), partitions, 1
         )
         assert not failed
+
+    def refuse(self, topic: str, code: int) -> None:
+        """Answer with this error of Kafka's when the topic is looked up; 0 is none."""
+        self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
 
     def produce(self, topic: str, partition: int, values: Sequence[bytes], **more: Any) -> None:
         """Append records to a partition; all are there on return."""

@@ -19,6 +19,11 @@ from tests.mock_kafka import Broker, a_broker
 
 pytestmark = pytest.mark.slow
 
+# The protocol's numbers of errors.
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+_LEADER_NOT_AVAILABLE = 5
+_TOPIC_AUTHORIZATION_FAILED = 29
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
@@ -107,6 +112,22 @@ def test_a_broker_that_is_away_is_a_trouble_and_comes_back(
         return False
 
     until(is_back)
+
+
+def test_a_topic_without_a_leader_is_a_trouble_and_one_that_is_refused_an_error(
+    broker: Broker, spouts: Any
+) -> None:
+    broker.create("changing", 1)
+    for code, kind, words in (
+        (_LEADER_NOT_AVAILABLE, ConnectionError, "can't be read: Broker: Leader not available"),
+        (_TOPIC_AUTHORIZATION_FAILED, StreamAwayError, "Topic authorization failed"),
+        (_UNKNOWN_TOPIC_OR_PARTITION, StreamAwayError, "the topic changing does not exist"),
+    ):
+        broker.refuse("changing", code)
+        with pytest.raises(kind, match=words):
+            spouts("changing", broker.servers).ends({})
+    broker.refuse("changing", 0)
+    assert spouts("changing", broker.servers).ends({}) == {"0": 0}
 
 
 def test_a_secret_is_of_the_environment_and_in_no_error(

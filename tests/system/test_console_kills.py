@@ -13,13 +13,17 @@ from tests.system.browser import Visitor, chromium
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.kills_daemons
 
-RUNS = 50
 SESSION_SECONDS = 8
+KINDS = (Kind.API, Kind.MASTER, Kind.WORKER)
 ROUNDS = 2
+WATCHED = 5
+RUNS = WATCHED + 7 * (ROUNDS * len(KINDS) + 1)
 _STALE = """async () => {
   const answer = await fetch(location.href, { cache: "no-store" });
   const made = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -43,16 +47,18 @@ def browser() -> Iterator[Browser]:
 def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
     home = tmp_path_factory.mktemp("console-kills")
     with private_cluster(home, ZOOKEEPER__SESSION_TIMEOUT_SECONDS=str(SESSION_SECONDS)) as made:
-        made.start(masters=1, workers=1, apis=1, slots=6)
+        made.start(masters=1, workers=1, apis=1, slots=WATCHED + 6)
         yield made
 
 
-def _twenty_tasks() -> list[dict[str, object]]:
-    """Four after one, four times; and a last one after three."""
+def _twenty_tasks(gate: Path | None = None) -> list[dict[str, object]]:
+    """Four after one, four times, and a last one after three; half of them are behind the gate."""
     tasks = [a_task("t0", "sleep 0.1")]
     for rank in range(4):
         before = f"t{rank * 4}"
         tasks += [a_task(f"t{rank * 4 + each}", "sleep 0.1", before) for each in range(1, 5)]
+    if gate is not None:
+        tasks[8] = a_task("t8", f"until [ -e {gate} ]; do sleep 0.05; done", "t4")
     return [*tasks, *(a_task(f"t{each}", "true", "t13", "t14", "t15") for each in range(17, 20))]
 
 
@@ -60,8 +66,10 @@ def _twenty_tasks() -> list[dict[str, object]]:
 def test_ten_pages_show_what_the_tables_say_after_kills_of_all_that_is_below_them(
     cluster: PrivateCluster, browser: Browser
 ) -> None:
+    gate = cluster.home / "gate"
     definition = cluster.define("storm", _twenty_tasks())
-    watched = [cluster.begin(definition) for _ in range(5)]
+    gated = cluster.define("watched", _twenty_tasks(gate))
+    watched = [cluster.begin(gated) for _ in range(WATCHED)]
     (port,) = cluster.ports(Kind.API)
     ada = Visitor(browser, f"http://127.0.0.1:{port}", cluster.told("console", "--print")["url"])
     views = ("graph", "timeline", "list", "graph", "list")
@@ -74,18 +82,20 @@ def test_ten_pages_show_what_the_tables_say_after_kills_of_all_that_is_below_the
     for page, place in zip(pages, places, strict=True):
         page.goto(ada.base + place)
         page.evaluate("window.wasLoadedOnce = true")
-    cluster.rows(
-        "INSERT INTO t_ds_command (command_type, process_definition_id)"
-        f" SELECT 0, {definition} FROM generate_series(1, {RUNS - len(watched)})"
-    )
     _storm(cluster, definition)
+    # The rest happens while nobody tells the pages of it.
+    (port,) = cluster.ports(Kind.API)
+    cluster.kill(Kind.API, port)
+    _put(cluster, definition)
+    gate.touch()
+    until(lambda: _succeeded(cluster, "t_ds_process_instance") == RUNS)
+    cluster.start_again(Kind.API, port)
 
     states = (
         "SELECT p.state, t.state, count(*) FROM t_ds_process_instance p"
-        " JOIN t_ds_task_instance t ON t.process_instance_id = p.id AND t.flag = 1"
-        " WHERE p.process_definition_id = %s GROUP BY 1, 2"
+        " JOIN t_ds_task_instance t ON t.process_instance_id = p.id AND t.flag = 1 GROUP BY 1, 2"
     )
-    assert cluster.rows(states, definition) == [(7, 7, RUNS * 20)]
+    assert cluster.rows(states) == [(7, 7, RUNS * 20)]
     for page, place in zip(pages, places, strict=True):
         until(lambda page=page: _stale(page) == [], within=60)
         assert page.evaluate("window.wasLoadedOnce"), place
@@ -106,36 +116,27 @@ def _stale(page: Page) -> list[str]:
 
 
 def _storm(cluster: PrivateCluster, definition: int) -> None:
-    """Kill each daemon in turns, which is back at once and gets on, until all runs have ended."""
+    """Kill each daemon in turns amid new runs; it is back at once, and the work gets on."""
     choose = random.Random(20130101)
     for _ in range(ROUNDS):
-        for kind in choose.sample((Kind.API, Kind.MASTER, Kind.WORKER), 3):
-            before = _ended_tasks(cluster, definition)
+        for kind in choose.sample(KINDS, len(KINDS)):
+            before = _succeeded(cluster, "t_ds_task_instance")
+            _put(cluster, definition)
             (port,) = cluster.ports(kind)
             cluster.kill(kind, port)
             cluster.start_again(kind, port)
-            until(lambda before=before: _ended_tasks(cluster, definition) > before)
-    assert _ended_runs(cluster, definition) < RUNS, "the kills came too late"
-    # The rest happens while nobody tells the pages of it.
-    (port,) = cluster.ports(Kind.API)
-    cluster.kill(Kind.API, port)
-    until(lambda: _ended_runs(cluster, definition) == RUNS)
-    cluster.start_again(Kind.API, port)
+            until(lambda before=before: _succeeded(cluster, "t_ds_task_instance") > before)
 
 
-def _ended_tasks(cluster: PrivateCluster, definition: int) -> int:
-    ((ended,),) = cluster.rows(
-        "SELECT count(*) FROM t_ds_task_instance t JOIN t_ds_process_instance p"
-        " ON p.id = t.process_instance_id WHERE p.process_definition_id = %s AND t.state = 7",
-        definition,
+def _put(cluster: PrivateCluster, definition: int) -> None:
+    """Begin as many runs as there are to be between two kills."""
+    runs = (RUNS - WATCHED) // (ROUNDS * len(KINDS) + 1)
+    cluster.rows(
+        "INSERT INTO t_ds_command (command_type, process_definition_id)"
+        f" SELECT 0, {definition} FROM generate_series(1, {runs})"
     )
-    return int(ended)
 
 
-def _ended_runs(cluster: PrivateCluster, definition: int) -> int:
-    ((ended,),) = cluster.rows(
-        "SELECT count(*) FROM t_ds_process_instance"
-        " WHERE process_definition_id = %s AND end_time IS NOT NULL",
-        definition,
-    )
-    return int(ended)
+def _succeeded(cluster: PrivateCluster, table: str) -> int:
+    ((count,),) = cluster.rows(f"SELECT count(*) FROM {table} WHERE state = 7")
+    return int(count)
