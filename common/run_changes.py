@@ -1,4 +1,4 @@
-"""The changes of a run against an earlier one: definition, surroundings, parameters, durations.
+"""The changes of a run against an earlier one: definition, surroundings, parameters, tasks, data.
 
 Pure. `operations.run_changes` reads the facts of both; secrets are masked in them before they come
 here, so a secret that has changed is no change.
@@ -7,7 +7,7 @@ here, so a secret that has changed is no change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,17 +18,44 @@ STANDS_OUT: Final = 2.0
 _LEAST: Final = timedelta(seconds=2)
 """A smaller change is noise, whatever its factor."""
 _SHORTEST: Final = timedelta(milliseconds=1)
+_ENOUGH_RUNS: Final = 5
+"""With fewer, their 90th percentile is one of them, and says little."""
+_LEAST_ROWS: Final = 100
+_LEAST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volumes:
+    """The data that a Spark application has moved; sizes are in bytes."""
+
+    rows_in: int = 0
+    bytes_in: int = 0
+    rows_out: int = 0
+    bytes_out: int = 0
+    spill_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """The attempt at a task that counts in its run; `span` is so far, until it `has_ended`."""
+    """The attempt at a task that counts in its run; `span` is so far, until it `has_ended`.
+
+    `volumes` is None of what is no Spark application.
+    """
 
     attempt: int
     span: timedelta | None
     host: str | None
     has_ended: bool
     is_good: bool
+    volumes: Volumes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """The durations of a task in the last good runs: nine of ten are not above `p90`."""
+
+    p90: timedelta
+    runs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +70,28 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeChange:
+    """A field of `Volumes` that stands out."""
+
+    key: str
+    before: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskNote:
     """A task that went otherwise. Pairs are of before and now; None is not worth telling.
 
-    `factor` is that of the durations, if it stands out.
+    `factor` is that of the durations, if it stands out; `usual` is told beside it, if it is known.
     """
 
     name: str
     spans: tuple[timedelta, timedelta] | None
     factor: float | None
+    usual: Usual | None
     attempts: tuple[int, int] | None
     hosts: tuple[str, str] | None
+    volumes: tuple[VolumeChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +111,34 @@ class RunChanges:
         )
 
 
-def changes(before: RunFacts, now: RunFacts) -> RunChanges:
-    """Compare two runs of one definition; tasks that took longest for their like come first."""
+_NOTHING_USUAL: Final[Mapping[str, Usual]] = {}
+
+
+def slow_tasks(before: RunFacts, now: RunFacts) -> tuple[str, ...]:
+    """Return the tasks that took much longer than before: ask for what is usual of them."""
+    factors = {
+        name: _factor(before.tasks[name], task)
+        for name, task in now.tasks.items()
+        if name in before.tasks
+    }
+    return tuple(name for name, each in factors.items() if each is not None and each > 1)
+
+
+def changes(
+    before: RunFacts, now: RunFacts, usual: Mapping[str, Usual] = _NOTHING_USUAL
+) -> RunChanges:
+    """Compare two runs of one definition; tasks that took longest for their like come first.
+
+    A task of `slow_tasks` that took no longer than is `usual` is not slow: the run before was fast.
+    """
     versions = None
     if before.version is not None and now.version is not None and before.version != now.version:
         versions = (before.version, now.version)
     notes = [
         note
         for name, task in now.tasks.items()
-        if name in before.tasks and (note := _note(name, before.tasks[name], task)) is not None
+        if name in before.tasks
+        and (note := _note(name, before.tasks[name], task, usual.get(name))) is not None
     ]
     return RunChanges(
         versions=versions,
@@ -101,22 +158,54 @@ def _values(
             yield ValueChange(key=key, before=old, after=new)
 
 
-def _note(name: str, before: TaskFacts, now: TaskFacts) -> TaskNote | None:
+def _note(name: str, before: TaskFacts, now: TaskFacts, usual: Usual | None) -> TaskNote | None:
     factor = _factor(before, now)
+    if factor is not None and factor > 1 and usual is not None and _is_usual(now, usual):
+        factor = None
     attempts = (before.attempt, now.attempt) if now.attempt > before.attempt else None
+    volumes = tuple(_volumes(before, now))
     has_failed = now.has_ended and not now.is_good
     # Another worker is news only of a task about which there is news.
-    if factor is None and attempts is None and not has_failed:
+    if factor is None and attempts is None and not volumes and not has_failed:
         return None
     hosts = None
     if before.host is not None and now.host is not None and before.host != now.host:
         hosts = (before.host, now.host)
-    if factor is None and attempts is None and hosts is None:
+    if factor is None and attempts is None and not volumes and hosts is None:
         return None
     spans = None
     if factor is not None and before.span is not None and now.span is not None:
         spans = (before.span, now.span)
-    return TaskNote(name=name, spans=spans, factor=factor, attempts=attempts, hosts=hosts)
+    return TaskNote(
+        name=name,
+        spans=spans,
+        factor=factor,
+        usual=None if factor is None else usual,
+        attempts=attempts,
+        hosts=hosts,
+        volumes=volumes,
+    )
+
+
+def _is_usual(now: TaskFacts, usual: Usual) -> bool:
+    return usual.runs >= _ENOUGH_RUNS and now.span is not None and now.span <= usual.p90
+
+
+def _volumes(before: TaskFacts, now: TaskFacts) -> Iterator[VolumeChange]:
+    """Yield what stands out of the data: twice as much, half as much, or none instead of some."""
+    if before.volumes is None or now.volumes is None or not before.is_good:
+        return
+    is_complete = now.has_ended and now.is_good
+    for each in fields(Volumes):
+        old, new = getattr(before.volumes, each.name), getattr(now.volumes, each.name)
+        least = _LEAST_ROWS if each.name.startswith("rows") else _LEAST_BYTES
+        is_more = new - old >= least and new >= old * STANDS_OUT
+        # An attempt that still runs, or has failed, has moved less of its own accord.
+        is_less = is_complete and (
+            (old - new >= least and new * STANDS_OUT <= old) or (new == 0 and old > 0)
+        )
+        if is_more or is_less:
+            yield VolumeChange(key=each.name, before=old, now=new)
 
 
 def _factor(before: TaskFacts, now: TaskFacts) -> float | None:

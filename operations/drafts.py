@@ -111,13 +111,19 @@ def draft(
         return _shown(db, session, target, find(db, session.principal, target))
 
 
-def text_as_read(session: Session, definition: int, tag: str) -> str:
+def text_as_read(
+    session: Session,
+    tag: str,
+    *,
+    definition: str | int | None = None,
+    project: str | int | None = None,
+) -> str:
     """The text that somebody has read under a tag, so that a part of it can be changed.
 
     The newest one, if that is not kept any more; what is saved with the tag is then refused.
     """
     with session.engine.connect() as db:
-        target = target_of(db, session.principal, Action.AUTHOR, definition, None)
+        target = target_of(db, session.principal, Action.AUTHOR, definition, project)
         known = find(db, session.principal, target)
         now = written(in_force(db, target), like="{") if known is None else known.content
         if names(tag, _tag(db, target, known)):

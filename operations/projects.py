@@ -28,7 +28,7 @@ from common.store.people.rights import Thing
 from operations.errors import NameTakenError, UsageError
 from operations.limits import check_description
 from operations.repeating import Once, first_answer, keep_answer
-from operations.rights import Change, administered, change, seen
+from operations.rights import Change, administered, change, check_author, may, seen
 from operations.row_tags import check_row_tag, row_tag
 from operations.session import operation
 from operations.texts import counted
@@ -107,6 +107,15 @@ def project_page(
             project_given(db, session.principal, Action.VIEW, name)
         found, _ = store.projects(db, session.principal, name=name, after=after, limit=limit)
     return found
+
+
+@operation
+def projects_of_author(session: Session, *, limit: int) -> list[ProjectView]:
+    """The projects in which the principal may change definitions; `ForbiddenError` if in none."""
+    with session.engine.connect() as db:
+        check_author(db, session.principal)
+        found, _ = store.projects(db, session.principal, limit=limit)
+    return [each for each in found if may(session, Action.AUTHOR, Thing.PROJECT, each.id)]
 
 
 @operation

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
 from common.model.command_param import CommandParam
 from common.model.rights import Action
 from common.model.run_names import version_in
+from common.model.spark import Progress, progress_from
 from common.model.states import FINISHED_TASK_CODES, TaskState
-from common.run_changes import RunChanges, RunFacts, TaskFacts, changes
-from common.store.people.good_runs import GivenRun, with_last_good
+from common.run_changes import (
+    RunChanges,
+    RunFacts,
+    TaskFacts,
+    Usual,
+    Volumes,
+    changes,
+    slow_tasks,
+)
+from common.store.people.good_runs import GivenRun, usual_durations, with_last_good
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView, task_instances
 from operations.documents.instances import masked_parameters, task_duration
@@ -41,24 +50,23 @@ def changes_since_good(
 ) -> SinceGood | None:
     """Compare a run, whose attempts are given, with the last good one; None if there is none.
 
-    Three statements, however many tasks there are.
+    Three statements, however many tasks there are, and one more if some of them are slow.
     """
     with session.engine.connect() as db:
         seen(db, session.principal, Action.VIEW, Thing.INSTANCE, run.id)
-        found = with_last_good(db, run.process_definition_id, run.id)
-        if found is None:
+        both = with_last_good(db, run.process_definition_id, run.id)
+        if both is None:
             return None
-        this, good = found
+        this, good = both
         former = task_instances(db, process_instance_id=good.id, limit=_MOST_ATTEMPTS)
-    # Most runs have the same definition, which need not be read then.
-    is_same = this.process_instance_json == good.process_instance_json
-    return SinceGood(
-        good=good.id,
-        changes=changes(
-            _facts(good, former, now=now, with_definition=not is_same),
-            _facts(this, attempts, now=now, with_definition=not is_same),
-        ),
-    )
+        # Most runs have the same definition, which need not be read then.
+        is_same = this.process_instance_json == good.process_instance_json
+        before = _facts(good, former, now=now, with_definition=not is_same)
+        after = _facts(this, attempts, now=now, with_definition=not is_same)
+        slow = slow_tasks(before, after)
+        found = usual_durations(db, run.process_definition_id, run.id, slow) if slow else {}
+    usual = {name: Usual(p90=p90, runs=runs) for name, (p90, runs) in found.items()}
+    return SinceGood(good=good.id, changes=changes(before, after, usual))
 
 
 def _facts(
@@ -117,4 +125,9 @@ def _task(view: TaskInstanceView, *, now: datetime) -> TaskFacts:
         host=view.host,
         has_ended=view.state in FINISHED_TASK_CODES,
         is_good=view.state == TaskState.SUCCESS,
+        volumes=None if view.progress is None else _volumes(progress_from(view.progress)),
     )
+
+
+def _volumes(progress: Progress) -> Volumes:
+    return Volumes(**{each.name: getattr(progress, each.name) for each in fields(Volumes)})

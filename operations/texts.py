@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def counted(number: int, noun: str) -> str:
@@ -18,3 +21,13 @@ def duration(span: timedelta) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m{rest:02d}s" if hours else f"{minutes}m{rest:02d}s"
+
+
+def size(number: int) -> str:
+    """A number of bytes with three digits or so, in powers of 1,000."""
+    amount = float(number)
+    for unit in _UNITS[:-1]:
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} {_UNITS[-1]}"

@@ -8,11 +8,30 @@ from typing import Final
 
 from api.console.differences import ShownDifference, ShownValue, shown, values_of
 from api.console.words import elided
-from common.run_changes import RunChanges
+from api.marking import marked
+from common.run_changes import RunChanges, Usual, VolumeChange
+from operations.texts import size
 
 _MOST_TASKS: Final = 20
 _LONGEST_NAME: Final = 60
 _ROUND: Final = 10
+_SIZES: Final = frozenset({"bytes_in", "bytes_out", "spill_bytes"})
+_VOLUMES: Final = {
+    "rows_in": marked("rows read"),
+    "bytes_in": marked("data read"),
+    "rows_out": marked("rows written"),
+    "bytes_out": marked("data written"),
+    "spill_bytes": marked("spilt to disk"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownVolume:
+    """An amount of data, with its name; `before` and `now` are texts."""
+
+    name: str
+    before: str
+    now: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +42,10 @@ class ShownNote:
     task: str
     factor: str | None
     spans: tuple[timedelta, timedelta] | None
+    usual: Usual | None
     attempts: tuple[int, int] | None
     hosts: tuple[str, str] | None
+    volumes: tuple[ShownVolume, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +78,20 @@ def since(good: int, found: RunChanges) -> ShownSince:
                 task=each.name,
                 factor=None if each.factor is None else factor_text(each.factor),
                 spans=each.spans,
+                usual=each.usual,
                 attempts=each.attempts,
                 hosts=each.hosts,
+                volumes=tuple(_volume(volume) for volume in each.volumes),
             )
             for each in tasks
         ),
         left_out=len(found.tasks) - len(tasks),
     )
+
+
+def _volume(change: VolumeChange) -> ShownVolume:
+    text = size if change.key in _SIZES else "{:,}".format
+    return ShownVolume(name=_VOLUMES[change.key], before=text(change.before), now=text(change.now))
 
 
 def factor_text(factor: float) -> str:

@@ -96,6 +96,7 @@ BY_OTHERS: Final = (
         # test_every_page_answers_every_role_as_its_policy_says, of the console
         "operations/run_plans:plan_run",
         "operations/definition_versions:plan_restore",
+        "operations/projects:projects_of_author",
         # test_rights_are_those_of_the_topology_s_project
         "operations/topology_submission:_check_author",
     }

@@ -45,7 +45,11 @@ FORMS = {
         for things, number in (("definitions", 1001), ("projects", 1002))
         for word in ("approve", "reject", "withdraw")
     },
-    **{f"/definitions/{{id}}/{word}": {"tag": "*"} for word in ("edit", "propose", "publish")},
+    **{
+        f"/{things}/{{id}}/{word}": {"tag": "*"}
+        for things in ("definitions", "projects")
+        for word in ("edit", "propose", "publish")
+    },
     "/projects/{id}/review": {"review": "off"},
     "/topologies/{name}/rebalance": {"cores": "3"},
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},

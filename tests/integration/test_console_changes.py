@@ -41,6 +41,7 @@ def a_run(
     graph: str = "a >> b",
     seconds: float = 10,
     params: dict[str, str] | None = None,
+    progress: str | None = None,
     **values: Any,
 ) -> int:
     given = [{"prop": key, "value": value} for key, value in (params or {"day": "1"}).items()]
@@ -62,6 +63,7 @@ def a_run(
             name=name,
             start_time=NOW - timedelta(seconds=seconds),
             host=f"w{version}:1234",
+            progress=progress if name == "a" else None,
         )
     return run
 
@@ -113,6 +115,26 @@ def test_a_failed_run_tells_what_it_has_otherwise_than_the_last_good_one(
     # It is open for whoever asks why it has failed.
     assert '<details class="card since" open>' in page.text
     assert f'href="/definitions/{number}/compare?from=6&amp;to=7"' in page.text
+
+
+def test_a_slow_task_is_set_beside_what_is_usual_and_its_data_beside_that_of_the_good_run(
+    client: TestClient, ada: str, db: Engine, number: int
+) -> None:
+    # Of ten durations the 90th percentile is the ninth.
+    for seconds in (90.0, 60.0, *[50.0] * 7):
+        a_run(db, number, ProcessState.SUCCESS, seconds=seconds)
+    moved = '{"rows_in": %d, "bytes_out": %d}'
+    a_run(db, number, ProcessState.SUCCESS, seconds=10, progress=moved % (1200, 5_000_000))
+    usual = a_run(db, number, ProcessState.FAILURE, seconds=60)
+    assert "What changed" not in get(client, f"/runs/{usual}", ada).text
+    slow = a_run(
+        db, number, ProcessState.FAILURE, seconds=61, progress=moved % (4_000_000, 1_000_000)
+    )
+    told = changes_on(get(client, f"/runs/{slow}", ada))
+    p90 = "took 6.1 × as long: 1 m 01 s, there 10.0 s · p90 of the last 10 good runs: 1 m 00 s"
+    assert f"a · {p90}" in told
+    assert f"b · {p90}" in told
+    assert "rows read: 4,000,000, there 1,200 · data written: 1 MB, there 5 MB" in told
 
 
 def test_a_run_that_is_as_the_last_good_one_says_so_and_the_first_says_nothing(

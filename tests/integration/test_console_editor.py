@@ -14,6 +14,7 @@ from sqlalchemy import Engine, select
 from api.cookies import COOKIE
 from common.store import tables as t
 from operations.log_ins import csrf_token
+from operations.projects import create_project
 from operations.proposals import propose
 from operations.session import Session
 from tests.integration.console_visits import get, session_of
@@ -131,6 +132,56 @@ def test_two_windows_are_merged_or_the_second_is_told_what_was_changed(
     late = post(client, place, ada, **form)
     assert (late.status_code, "late</textarea>" in late.text) == (409, True)
     assert "task &#39;a&#39; changed" in late.text
+
+
+def test_a_definition_is_made_from_nothing_in_the_editor(
+    client: TestClient, ada: str, db: Engine, owner: Session
+) -> None:
+    assert 'href="/definitions/new"' in get(client, "/definitions", ada).text
+    place = "/projects/1/edit"
+    assert f'href="{place}"' in get(client, "/definitions/new", ada).text
+    page = get(client, place, ada).text
+    assert "There are no tasks yet." in page
+    added = post(client, place, ada, tag=tag_of(page), definition=" hourly ", act="add")
+    assert added.headers["location"] == f"{place}?task=task-1"
+    page = get(client, f"{place}?task=task-1", ada).text
+    assert 'name="definition" value="hourly"' in page
+    task = {**SHELL, "tag": tag_of(page), "task": "task-1", "name": "load", "script": "echo 1"}
+    # Nothing that a new one is on top of can have changed.
+    wrong = post(client, place, ada, **task, definition="hourly", act="rebase")
+    assert wrong.status_code == 422
+    post(client, place, ada, **task, definition="hourly")
+    assert (draft_of(db)["name"], scripts_of(draft_of(db))) == ("hourly", {"load": "echo 1"})
+
+    page = get(client, "/projects/1/propose", ada).text
+    assert "<li>+ load</li>" in page
+    made = post(client, "/projects/1/publish", ada, tag=tag_of(page), note="first")
+    where = re.fullmatch(r"/definitions/(\d+)/versions", made.headers["location"])
+    assert where is not None
+    assert get(client, made.headers["location"], ada).status_code == 200
+    # The next one begins from nothing again.
+    assert "There are no tasks yet." in get(client, place, ada).text
+    with_review(owner)
+    page = get(client, place, ada).text
+    post(client, place, ada, tag=tag_of(page), definition="weekly", act="add")
+    tag = tag_of(get(client, "/projects/1/propose", ada).text)
+    proposed = post(client, "/projects/1/propose", ada, tag=tag)
+    assert proposed.headers["location"].startswith("/projects/1/proposal?number=")
+    assert "weekly" in get(client, proposed.headers["location"], ada).text
+
+
+def test_a_new_definition_belongs_to_a_project_in_which_its_author_may_make_one(
+    client: TestClient, owner: Session
+) -> None:
+    create_project(owner, "other<b>", description=None)
+    page = get(client, "/definitions/new", session_of(client, owner, "root", None))
+    assert re.findall(r'href="(/projects/\d+/edit)"', page.text) == [
+        "/projects/1/edit",
+        "/projects/2/edit",
+    ]
+    assert "other<b>" not in page.text
+    viewer = session_of(client, owner, "vera", "viewer")
+    assert get(client, "/definitions/new", viewer).status_code == 403
 
 
 def test_a_draft_is_proposed_with_its_risks_and_approved_by_somebody_else(

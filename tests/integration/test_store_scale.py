@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
-from common.store.people.good_runs import with_last_good
+from common.store.people.good_runs import usual_durations, with_last_good
 from common.store.people.numbered_pages import Slice, instance_slice, task_slice
 from common.store.people.rights import Thing, held
 from common.store.people.schedule_views import schedules
@@ -290,6 +291,17 @@ def test_the_last_good_run_before_another_is_found_without_those_before_it(made:
     assert_few(read)
     ((run, good),) = (each for each in found if each is not None)
     assert (run.id, good.id) == (ENDED_RUNS // 2, ENDED_RUNS // 2 - 1)
+
+
+def test_what_is_usual_of_a_task_is_found_without_the_other_runs_and_tasks(made: Engine) -> None:
+    found: list[dict[str, tuple[timedelta, int]]] = []
+    with made.connect() as db:
+        name = db.execute(text("SELECT name FROM t_ds_task_instance WHERE id = 1")).scalar_one()
+        ask = partial(usual_durations, db, 1, ENDED_RUNS // 2, [name])
+        read = rows_read(made, lambda: found.append(ask()))
+    assert_few(read)
+    ((told, (_, runs)),) = found[0].items()
+    assert (told, runs) == (name, 20)
 
 
 @pytest.mark.parametrize("state", [3, 5, 6])

@@ -55,7 +55,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
     sides = [f"/runs/{run}?view={each}" for each in ("graph", "timeline", "list", "parameters")]
     return [
         "/",
-        "/definitions",
+        *("/definitions", "/definitions/new"),
         *(
             f"/definitions/{definition}?view={each}"
             for each in ("grid", "graph", "runs", "schedules")
@@ -66,7 +66,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         ),
         f"/definitions/{definition}/edit",
         f"/definitions/{definition}/edit?view=document",
-        *("/projects/1/proposals", "/find?q=figures"),
+        *("/projects/1/edit", "/projects/1/propose", "/projects/1/proposals", "/find?q=figures"),
         "/runs",
         *sides,
         f"/runs/{run}?task=clean",

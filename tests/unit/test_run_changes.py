@@ -7,7 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 from api.console.since import factor_text, since
-from common.run_changes import RunFacts, TaskFacts, TaskNote, changes
+from common.run_changes import (
+    RunFacts,
+    TaskFacts,
+    TaskNote,
+    Usual,
+    Volumes,
+    changes,
+    slow_tasks,
+)
 
 
 def a_task(seconds: float | None = 10.0, **values: Any) -> TaskFacts:
@@ -88,6 +96,62 @@ def test_a_task_that_runs_or_has_failed_is_too_long_but_never_too_short() -> Non
     assert notes(a_task(), a_task(None, has_ended=False, is_good=False)) == ()
     # One that failed and was tolerated says nothing about how long it takes.
     assert notes(a_task(1.0, is_good=False), a_task(24.0)) == ()
+
+
+def test_a_task_that_took_no_longer_than_usual_is_not_slow_after_a_run_that_was_fast() -> None:
+    before = a_run({"a": a_task(10.0), "b": a_task(10.0), "c": a_task(30.0)})
+    now = a_run({"a": a_task(24.0), "b": a_task(11.0), "c": a_task(10.0)})
+    # One that was faster than before needs no look at what is usual.
+    assert slow_tasks(before, now) == ("a",)
+
+    def factors(seconds: float, runs: int) -> dict[str, float | None]:
+        usual = {"a": Usual(p90=timedelta(seconds=seconds), runs=runs)}
+        return {each.name: each.factor for each in changes(before, now, usual).tasks}
+
+    assert factors(24.0, 20) == {"c": 1 / 3}
+    assert factors(23.9, 20) == {"a": 2.4, "c": 1 / 3}
+    # Of so few runs the 90th percentile is the slowest one.
+    assert factors(24.0, 4) == {"a": 2.4, "c": 1 / 3}
+    (_, note) = changes(before, now, {"a": Usual(p90=timedelta(seconds=12), runs=9)}).tasks
+    assert note.usual == Usual(p90=timedelta(seconds=12), runs=9)
+
+
+def test_data_stands_out_if_it_is_twice_as_much_or_half_or_gone() -> None:
+    cases: dict[tuple[int, int], bool] = {
+        (1000, 2000): True,
+        (1000, 1999): False,
+        (0, 100): True,
+        (0, 99): False,
+        (90, 180): False,
+        (1000, 500): True,
+        (1000, 501): False,
+        (150, 60): False,
+        (7, 0): True,
+        (0, 0): False,
+    }
+    for (old, new), stands_out in cases.items():
+        found = notes(a_task(volumes=Volumes(rows_in=old)), a_task(volumes=Volumes(rows_in=new)))
+        told = [(each.key, each.before, each.now) for note in found for each in note.volumes]
+        assert told == ([("rows_in", old, new)] if stands_out else []), (old, new)
+    mib = 1 << 20
+    (note,) = notes(
+        a_task(volumes=Volumes(bytes_in=mib, bytes_out=10 * mib)),
+        a_task(volumes=Volumes(bytes_in=2 * mib, bytes_out=10 * mib, spill_bytes=5 * mib)),
+    )
+    assert [each.key for each in note.volumes] == ["bytes_in", "spill_bytes"]
+
+
+def test_an_attempt_that_runs_or_has_failed_may_have_moved_more_but_never_less() -> None:
+    before = a_task(volumes=Volumes(rows_out=1000))
+    for state in ({"has_ended": False, "is_good": False}, {"is_good": False}):
+        assert notes(before, a_task(volumes=Volumes(), **state)) == ()
+        (note,) = notes(before, a_task(volumes=Volumes(rows_out=5000), **state))
+        assert [each.now for each in note.volumes] == [5000]
+    failed = a_task(volumes=Volumes(rows_out=10), is_good=False)
+    assert notes(failed, a_task(volumes=Volumes(rows_out=1000))) == ()
+    # What is no Spark application has no such figures, and is not said to have moved nothing.
+    assert notes(before, a_task()) == ()
+    assert notes(a_task(), before) == ()
 
 
 def test_another_worker_is_told_of_a_task_about_which_there_is_news() -> None:

@@ -15,7 +15,7 @@ from api.console.grid import BAR, CELL, Cell, Grid, Run, grid_of
 from api.console.looks import of_run
 from api.console.rendering import rendered
 from api.console.table import Serve, Visit, order, page, unknown
-from api.policy import LIST, Policy
+from api.policy import AUTHOR, LIST, Policy
 from common.clock import SystemClock
 from common.dag import build_dag
 from common.model.rights import Action
@@ -31,9 +31,11 @@ from operations.definitions import (
 from operations.documents.instances import instance_row
 from operations.errors import UsageError
 from operations.instances import cells_of, list_instances
+from operations.projects import projects_of_author
 from operations.rights import may
 
 _LIMIT: Final = 50
+_MOST_PROJECTS: Final = 500
 _RUNS: Final = 25
 _VIEWS: Final = ("grid", "graph", "runs", "schedules")
 _MOST_LIVE: Final = 200
@@ -65,6 +67,16 @@ def show_all(visit: Visit) -> Response:
         name=name,
         project=project,
         next=cursors.next_of("definitions", [each.id for each in found], _LIMIT),
+    )
+
+
+def show_projects(visit: Visit) -> Response:
+    """Show the projects in which one may make a definition."""
+    return rendered(
+        "definition_choose.html",
+        zone=visit.session.zone,
+        visit=visit,
+        projects=projects_of_author(visit.session, limit=_MOST_PROJECTS),
     )
 
 
@@ -163,6 +175,7 @@ def _span(start: datetime | None, end: datetime | None) -> timedelta | None:
 
 PAGES: Final = (
     page("/definitions", LIST, show_all),
+    page("/definitions/new", AUTHOR, show_projects),
     page("/definitions/{id}", Policy(takes=Action.VIEW, thing="definition"), show),
     order("/definitions/{id}/online", _AUTHOR, _released(ReleaseState.ONLINE)),
     order("/definitions/{id}/offline", _AUTHOR, _released(ReleaseState.OFFLINE)),

@@ -1,5 +1,7 @@
 """The editor of one's draft: its tasks, the script and the attributes of one, or the whole text.
 
+The draft is of a definition, or of one that is to be made in a project.
+
 Each save is a form that leads back to the page, so that it works without scripts. With them the
 same form is sent a moment after somebody stops typing.
 """
@@ -16,11 +18,13 @@ from fastapi.responses import RedirectResponse
 from api.console import editing
 from api.console.graph import BOX, Graph, Ranks, Task, graph_of
 from api.console.rendering import rendered
-from api.console.table import Visit, order, page, unknown
+from api.console.subjects import KINDS, Subject, about
+from api.console.table import Page, Visit, order, page, unknown
 from api.policy import Policy
 from common.dag import DagError, build_dag
 from common.errors import InvalidDefinitionError
 from common.model.rights import Action
+from common.store.people.rights import Thing
 from common.strict_yaml import yaml_text
 from common.task_types import known_task_types
 from operations.draft_texts import is_yaml, parsed
@@ -35,51 +39,55 @@ from operations.drafts import (
 from operations.errors import ChangedMeanwhileError, UsageError
 
 _VIEWS: Final = ("tasks", "document")
-_ACTS: Final = ("save", "add", "remove", "json", "yaml", "rebase", "discard")
-_AUTHOR: Final = Policy(takes=Action.AUTHOR, thing="definition")
+_NEW_ACTS: Final = ("save", "add", "remove", "json", "yaml", "discard")
+_ACTS: Final = (*_NEW_ACTS, "rebase")
 
 
-def show(visit: Visit) -> Response:
+def show(visit: Visit, subject: Subject) -> Response:
     """Show one's draft: `view` is a side of it, `task` the one whose script is shown."""
     view = visit.query.get("view", "tasks")
     if view not in _VIEWS:
         raise unknown(visit, "view", view, _VIEWS)
-    return _page(visit, draft(visit.session, visit.id), view, visit.query.get("task"))
+    found = draft(visit.session, **subject.whose)
+    return _page(visit, subject, found, view, visit.query.get("task"))
 
 
-def save(visit: Visit) -> Response:
+def save(visit: Visit, subject: Subject) -> Response:
     """Save the form, and do what its button says."""
     form = visit.form
     view, act, task = form.get("view", "tasks"), form.get("act", "save"), form.get("task")
     tag = form.get("tag")
-    if act not in _ACTS:
-        raise unknown(visit, "act", act, _ACTS)
+    known = _NEW_ACTS if subject.is_new else _ACTS
+    if act not in known:
+        raise unknown(visit, "act", act, known)
     if not tag:
         raise UsageError("tag", visit.said("load the page again"))
     try:
         if act == "discard":
-            discard_draft(visit.session, visit.id, expected=tag)
+            discard_draft(visit.session, expected=tag, **subject.whose)
         elif act == "rebase":
             rebase_draft(visit.session, visit.id, expected=tag)
         elif view == "document":
-            _save(visit, _converted(form.get("content", ""), act), tag)
+            _save(visit, subject, _converted(form.get("content", ""), act), tag)
         else:
-            task = _save_tasks(visit, act, task, tag)
+            task = _save_tasks(visit, subject, act, task, tag)
     except ChangedMeanwhileError as error:
-        return _refused(visit, view, task, str(error), status=409)
+        return _refused(visit, subject, view, task, str(error), status=409)
     except editing.FieldError as error:
-        return _refused(visit, view, task, f"{error.field}: {error}", status=422)
+        return _refused(visit, subject, view, task, f"{error.field}: {error}", status=422)
     query = {"view": view} if view == "document" else {"task": task} if task else {}
-    place = f"/definitions/{visit.id}/edit"
+    place = f"{subject.place}/edit"
     return RedirectResponse(f"{place}?{urlencode(query)}" if query else place, status_code=303)
 
 
-def _save_tasks(visit: Visit, act: str, task: str | None, tag: str) -> str | None:
+def _save_tasks(visit: Visit, subject: Subject, act: str, task: str | None, tag: str) -> str | None:
     """Save the form's task on top of the text that it was made of; return the task to show."""
-    text = text_as_read(visit.session, visit.id, tag)
+    text = text_as_read(visit.session, tag, **subject.whose)
     document = _document(text)
     if document is None:
         raise editing.FieldError("draft", "it can't be read; mend it as a whole")
+    if "definition" in visit.form:
+        document = {**document, "name": visit.form["definition"].strip()}
     if act == "remove":
         if task is None:
             raise editing.FieldError("task", "none is chosen")
@@ -90,12 +98,12 @@ def _save_tasks(visit: Visit, act: str, task: str | None, tag: str) -> str | Non
             task = visit.form.get("name", task).strip()
         if act == "add":
             document, task = editing.added(document, task)
-    _save(visit, _written(document, like=text), tag)
+    _save(visit, subject, _written(document, like=text), tag)
     return task
 
 
-def _save(visit: Visit, text: str, tag: str) -> None:
-    save_draft(visit.session, text.encode("utf-8", "replace"), visit.id, expected=tag)
+def _save(visit: Visit, subject: Subject, text: str, tag: str) -> None:
+    save_draft(visit.session, text.encode("utf-8", "replace"), expected=tag, **subject.whose)
 
 
 def _converted(content: str, act: str) -> str:
@@ -122,14 +130,17 @@ def _document(text: str) -> dict[str, Any] | None:
     return found if is_one else None
 
 
-def _refused(visit: Visit, view: str, task: str | None, told: str, *, status: int) -> Response:
+def _refused(
+    visit: Visit, subject: Subject, view: str, task: str | None, told: str, *, status: int
+) -> Response:
     """Show the page with what was typed, which is not saved."""
-    now = draft(visit.session, visit.id)
-    return _page(visit, now, view, task, told=told, status=status)
+    now = draft(visit.session, **subject.whose)
+    return _page(visit, subject, now, view, task, told=told, status=status)
 
 
 def _page(
     visit: Visit,
+    subject: Subject,
     found: Draft,
     view: str,
     task: str | None,
@@ -154,14 +165,18 @@ def _page(
         {"node": each.node, "key": each.key, "problem": f"{each.problem}{_cure(each.cure)}"}
         for each in found.looked.findings
     ]
-    assert found.target.row is not None
+    title = visit.form.get("definition") if told is not None else None
+    if title is None and document is not None:
+        title = str(document.get("name", ""))
     graph = _graph(nodes)
     return rendered(
         "editor.html",
         zone=visit.session.zone,
         visit=visit,
         status=status,
-        definition=found.target.row,
+        subject=subject,
+        name=subject.name(visit.session),
+        title=title,
         draft=found,
         # As a condition names it.
         tag=visit.form.get("tag") if status == 422 else f'"{found.tag}"',
@@ -217,7 +232,13 @@ def _graph(nodes: list[dict[str, Any]]) -> Graph | Ranks | None:
     return graph_of(dag, tasks)
 
 
-PAGES: Final = (
-    page("/definitions/{id}/edit", _AUTHOR, show),
-    order("/definitions/{id}/edit", _AUTHOR, save),
-)
+def _pages(thing: Thing, things: str) -> tuple[Page, ...]:
+    author = Policy(takes=Action.AUTHOR, thing=thing.value)
+    path = f"/{things}/{{id}}/edit"
+    return (
+        page(path, author, about(thing, things, show)),
+        order(path, author, about(thing, things, save)),
+    )
+
+
+PAGES: Final = tuple(each for thing, things in KINDS for each in _pages(thing, things))

@@ -141,6 +141,7 @@ def show_project(visit: Visit) -> Response:
         members=[project_member_row(each) for each in detail.members],
         roles=list(ROLES),
         may_grant=may(visit.session, Action.ADMIN, Thing.PROJECT, visit.id),
+        may_author=may(visit.session, Action.AUTHOR, Thing.PROJECT, visit.id),
     )
 
 

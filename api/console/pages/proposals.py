@@ -5,7 +5,7 @@ Those of definitions that are to be made have the same pages below their project
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from typing import Final
 
 from fastapi import Response
 from fastapi.responses import RedirectResponse
@@ -13,7 +13,8 @@ from fastapi.responses import RedirectResponse
 from api import cursors
 from api.console.differences import shown
 from api.console.rendering import rendered
-from api.console.table import Page, Serve, Visit, order, page
+from api.console.subjects import KINDS, ServeOne, Subject, about
+from api.console.table import Page, Visit, order, page
 from api.marking import marked
 from api.policy import Policy
 from common.model.proposals import ProposalState
@@ -21,10 +22,9 @@ from common.model.rights import Action
 from common.store.people.drafts import author_of
 from common.store.people.rights import Thing
 from operations import proposals as operations
-from operations.definitions import definition_detail
 from operations.drafts import draft, publish_draft
 from operations.errors import ChangedMeanwhileError, UsageError
-from operations.projects import find_project, project_detail
+from operations.projects import find_project
 from operations.rights import may
 
 _LIMIT: Final = 50
@@ -38,48 +38,41 @@ _WORDS: Final = {
 }
 
 
-class _Whose(TypedDict, total=False):
-    definition: int
-    project: int
-
-
-def look_ahead(visit: Visit) -> Response:
+def look_ahead(visit: Visit, subject: Subject) -> Response:
     """Show what one's draft would change, what is risky first, before it is proposed."""
-    return _look_ahead(visit)
+    return _look_ahead(visit, subject)
 
 
-def propose(visit: Visit) -> Response:
+def propose(visit: Visit, subject: Subject) -> Response:
     """Propose one's draft as it was shown; what it was made from has to be in force still."""
+    note, tag = visit.form.get("note") or None, _tag(visit)
     try:
-        made = operations.propose(
-            visit.session, visit.id, note=visit.form.get("note") or None, expected=_tag(visit)
-        )
+        made = operations.propose(visit.session, note=note, expected=tag, **subject.whose)
     except ChangedMeanwhileError:
-        return _look_ahead(visit, is_late=True)
-    return RedirectResponse(f"/definitions/{visit.id}/proposal?number={made.id}", status_code=303)
+        return _look_ahead(visit, subject, is_late=True)
+    return RedirectResponse(f"{subject.place}/proposal?number={made.id}", status_code=303)
 
 
-def publish(visit: Visit) -> Response:
+def publish(visit: Visit, subject: Subject) -> Response:
     """Put one's draft in force as it was shown, where the project asks for no review."""
+    note, tag = visit.form.get("note") or None, _tag(visit)
     try:
-        publish_draft(
-            visit.session, visit.id, note=visit.form.get("note") or None, expected=_tag(visit)
-        )
+        made = publish_draft(visit.session, note=note, expected=tag, **subject.whose)
     except ChangedMeanwhileError:
-        return _look_ahead(visit, is_late=True)
-    return RedirectResponse(f"/definitions/{visit.id}/versions", status_code=303)
+        return _look_ahead(visit, subject, is_late=True)
+    return RedirectResponse(f"/definitions/{made.id}/versions", status_code=303)
 
 
-def _look_ahead(visit: Visit, *, is_late: bool = False) -> Response:
-    found = draft(visit.session, visit.id)
-    row = definition_detail(visit.session, visit.id).row
-    project = find_project(visit.session, project_id=row.project_id)
+def _look_ahead(visit: Visit, subject: Subject, *, is_late: bool = False) -> Response:
+    found = draft(visit.session, **subject.whose)
+    project = find_project(visit.session, project_id=found.target.project_id)
     return rendered(
         "propose.html",
         zone=visit.session.zone,
         visit=visit,
         status=409 if is_late else 200,
-        definition=row,
+        subject=subject,
+        name=subject.name(visit.session),
         draft=found,
         # As a condition names it.
         tag=f'"{found.tag}"',
@@ -92,93 +85,92 @@ def _look_ahead(visit: Visit, *, is_late: bool = False) -> Response:
     )
 
 
-def _pages(things: str, thing: str) -> tuple[Page, ...]:
-    def whose(visit: Visit) -> _Whose:
-        return {"definition": visit.id} if thing == "definition" else {"project": visit.id}
+def show_all(visit: Visit, subject: Subject) -> Response:
+    """Show the proposals, the newest first."""
+    before = cursors.read(_LIST, visit.query.get("after"))
+    found = operations.proposals(visit.session, limit=_LIMIT, before=before, **subject.whose)
+    return rendered(
+        "proposals.html",
+        zone=visit.session.zone,
+        visit=visit,
+        subject=subject,
+        name=subject.name(visit.session),
+        rows=found,
+        words=_WORDS,
+        next=cursors.next_of(_LIST, [each.id for each in found], _LIMIT),
+    )
 
-    def place(visit: Visit) -> str:
-        return f"/{things}/{visit.id}"
 
-    def name(visit: Visit) -> str:
-        if thing == "definition":
-            return definition_detail(visit.session, visit.id).row.name
-        return project_detail(visit.session, visit.id).view.name
+def show(visit: Visit, subject: Subject) -> Response:
+    """Show the proposal of this `number`, with what it changes; without one, all."""
+    number = visit.query.get("number")
+    if number is None:
+        return show_all(visit, subject)
+    found = operations.proposal_detail(visit.session, _number(number), **subject.whose)
+    waits = found.row.state is ProposalState.WAITING
+    decides = may(visit.session, Action.ADMIN, subject.thing, subject.id)
+    is_own = found.row.user_id == author_of(visit.session.principal)
+    return rendered(
+        "proposal.html",
+        zone=visit.session.zone,
+        visit=visit,
+        subject=subject,
+        name=subject.name(visit.session),
+        found=found,
+        row=found.row,
+        words=_WORDS,
+        waits=waits,
+        may_reject=waits and decides and not is_own,
+        may_withdraw=waits and (is_own or decides),
+        difference=shown(found.difference),
+        since=None if found.since is None else shown(found.since),
+    )
 
-    def show_all(visit: Visit) -> Response:
-        before = cursors.read(_LIST, visit.query.get("after"))
-        found = operations.proposals(visit.session, limit=_LIMIT, before=before, **whose(visit))
-        return rendered(
-            "proposals.html",
-            zone=visit.session.zone,
-            visit=visit,
-            things=things,
-            place=place(visit),
-            name=name(visit),
-            rows=found,
-            words=_WORDS,
-            next=cursors.next_of(_LIST, [each.id for each in found], _LIMIT),
-        )
 
-    def show(visit: Visit) -> Response:
-        number = visit.query.get("number")
-        if number is None:
-            return show_all(visit)
-        return shown_proposal(visit, _number(number))
+def approve(visit: Visit, subject: Subject) -> Response:
+    """Put a proposal in force."""
+    number = _number(visit.form.get("number", ""))
+    done = operations.approve(visit.session, number, **subject.whose)
+    return RedirectResponse(
+        f"/definitions/{done.definition_id}/proposal?number={number}", status_code=303
+    )
 
-    def shown_proposal(visit: Visit, number: int) -> Response:
-        found = operations.proposal_detail(visit.session, number, **whose(visit))
-        waits = found.row.state is ProposalState.WAITING
-        kind = Thing.DEFINITION if thing == "definition" else Thing.PROJECT
-        decides = may(visit.session, Action.ADMIN, kind, visit.id)
-        is_own = found.row.user_id == author_of(visit.session.principal)
-        return rendered(
-            "proposal.html",
-            zone=visit.session.zone,
-            visit=visit,
-            things=things,
-            place=place(visit),
-            name=name(visit),
-            found=found,
-            row=found.row,
-            words=_WORDS,
-            waits=waits,
-            may_reject=waits and decides and not is_own,
-            may_withdraw=waits and (is_own or decides),
-            difference=shown(found.difference),
-            since=None if found.since is None else shown(found.since),
-        )
 
-    def approve(visit: Visit) -> Response:
-        number = _number(visit.form.get("number", ""))
-        done = operations.approve(visit.session, number, **whose(visit))
-        return RedirectResponse(
-            f"/definitions/{done.definition_id}/proposal?number={number}", status_code=303
-        )
+def reject(visit: Visit, subject: Subject) -> Response:
+    """Reject a proposal, with a reason."""
+    number, reason = _number(visit.form.get("number", "")), visit.form.get("reason", "")
+    operations.reject(visit.session, number, reason=reason, **subject.whose)
+    return RedirectResponse(f"{subject.place}/proposal?number={number}", status_code=303)
 
-    def reject(visit: Visit) -> Response:
-        number = _number(visit.form.get("number", ""))
-        reason = visit.form.get("reason", "")
-        operations.reject(visit.session, number, reason=reason, **whose(visit))
-        return RedirectResponse(f"{place(visit)}/proposal?number={number}", status_code=303)
 
-    def withdraw(visit: Visit) -> Response:
-        number = _number(visit.form.get("number", ""))
-        operations.withdraw(visit.session, number, **whose(visit))
-        return RedirectResponse(f"{place(visit)}/proposal?number={number}", status_code=303)
+def withdraw(visit: Visit, subject: Subject) -> Response:
+    """Take a proposal back."""
+    number = _number(visit.form.get("number", ""))
+    operations.withdraw(visit.session, number, **subject.whose)
+    return RedirectResponse(f"{subject.place}/proposal?number={number}", status_code=303)
 
-    view = Policy(takes=Action.VIEW, thing=thing)
-    admin = Policy(takes=Action.ADMIN, thing=thing)
-    own = Policy(takes=Action.ADMIN, thing=thing, own=True)
+
+def _pages(thing: Thing, things: str) -> tuple[Page, ...]:
+    view = Policy(takes=Action.VIEW, thing=thing.value)
+    author = Policy(takes=Action.AUTHOR, thing=thing.value)
+    admin = Policy(takes=Action.ADMIN, thing=thing.value)
+    own = Policy(takes=Action.ADMIN, thing=thing.value, own=True)
     base = f"/{things}/{{id}}"
-    orders: tuple[tuple[str, Policy, Serve], ...] = (
+    shows: tuple[tuple[str, Policy, ServeOne], ...] = (
+        ("propose", author, look_ahead),
+        ("proposals", view, show_all),
+        ("proposal", view, show),
+    )
+    orders: tuple[tuple[str, Policy, ServeOne], ...] = (
+        ("propose", author, propose),
+        ("publish", author, publish),
         ("approve", admin, approve),
         ("reject", admin, reject),
         ("withdraw", own, withdraw),
     )
     return (
-        page(f"{base}/proposals", view, show_all),
-        page(f"{base}/proposal", view, show),
-        *(order(f"{base}/{word}", policy, serve) for word, policy, serve in orders),
+        *(page(f"{base}/{word}", right, about(thing, things, do)) for word, right, do in shows),
+        *(order(f"{base}/{word}", right, about(thing, things, do)) for word, right, do in orders),
     )
 
 
@@ -195,11 +187,4 @@ def _tag(visit: Visit) -> str:
     return tag
 
 
-_AUTHOR: Final = Policy(takes=Action.AUTHOR, thing="definition")
-PAGES: Final = (
-    page("/definitions/{id}/propose", _AUTHOR, look_ahead),
-    order("/definitions/{id}/propose", _AUTHOR, propose),
-    order("/definitions/{id}/publish", _AUTHOR, publish),
-    *_pages("definitions", "definition"),
-    *_pages("projects", "project"),
-)
+PAGES: Final = tuple(each for thing, things in KINDS for each in _pages(thing, things))

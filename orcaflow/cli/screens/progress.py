@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from common.model.spark import Progress, Usage, usage_from
 from operations.documents.applications import progress_of
-from operations.texts import duration
+from operations.texts import duration, size
 from orcaflow.cli.output import escaped
 
 if TYPE_CHECKING:
     from common.store.people.views import TaskInstanceView
 
 _BAR_CELLS = 10
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def progress_words(task: TaskInstanceView) -> str:
@@ -129,16 +128,6 @@ def _cost(usage: Usage) -> str:
     if usage.core_seconds:
         parts.append(f"{usage.core_seconds / 3600:.2g} core-hours")
     return ", ".join(parts)
-
-
-def size(number: int) -> str:
-    """A number of bytes with three digits or so, in powers of 1,000."""
-    amount = float(number)
-    for unit in _UNITS[:-1]:
-        if amount < 999.5:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} {_UNITS[-1]}"
 
 
 def _counted(number: int) -> str:
