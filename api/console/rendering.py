@@ -37,7 +37,7 @@ _MEDIA: Final[Mapping[str, str]] = {
     ".svg": "image/svg+xml",
 }
 _FILES: Final = frozenset(("console.css", "orca.svg", "hub.js"))
-_MODULES: Final = frozenset(("palette", "live", "graph", "grid", "schedule", "editor"))
+_MODULES: Final = frozenset(("palette", "live", "graph", "grid", "schedule", "editor", "log"))
 _A_YEAR: Final = 31_536_000
 _HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
 _clock = SystemClock()

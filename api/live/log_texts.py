@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _LONGEST_ESCAPE: Final = 1000
-_SGR: Final = re.compile("\x1b\\[[0-9;:]{0,64}m")
+COLOUR: Final = re.compile("\x1b\\[[0-9;:]{0,64}m")
+"""An escape that `viewable` leaves."""
 _ESCAPE: Final = re.compile(
     "\x1b(?:"
     "\\[[0-?]*[ -/]*[@-~]"  # CSI
@@ -42,7 +43,7 @@ def log_event(kind: str, document: Mapping[str, Any], *, at: int) -> bytes:
 
 
 def _kept(escape: re.Match[str]) -> str:
-    return escape.group() if _SGR.fullmatch(escape.group()) else ""
+    return escape.group() if COLOUR.fullmatch(escape.group()) else ""
 
 
 def _whole(body: bytes) -> int:

@@ -36,6 +36,7 @@ from worker.spark.streaming import bounded, kafka_source, standby, task
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
 from worker.spark.streaming.kafka_source import KafkaReader, KafkaSource
+from worker.spark.streaming.query import start_query
 from worker.spark.streaming.standby import warm_up
 
 if TYPE_CHECKING:
@@ -445,6 +446,36 @@ def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
         assert offsets(db, "ranged") == ()
     with pytest.raises(WorkFailedError, match="has no partition 2; it has 0, 1"):
         ranges.run({"2": 0}, "latest")
+
+
+class Late:
+    """A query that ends as one does on a computer that is too busy to begin its Python in time."""
+
+    def __init__(self, query: Any) -> None:
+        query.stop()
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        raise RuntimeError("terminated with exception: Python worker failed to connect back.")
+
+
+def test_a_source_whose_python_begins_too_late_is_started_again(
+    spark: SparkSession,
+    broker: Broker,
+    server: Desk,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starts: list[Any] = []
+
+    def start(*given: Any, **named: Any) -> Any:
+        starts.append(start_query(*given, **named))
+        return Late(starts[0]) if len(starts) == 1 else starts[-1]
+
+    monkeypatch.setattr(task, "start_query", start)
+    attempts = Attempts(spark, broker, server, folder)
+    assert attempts.run(Supervisor([lambda _: True]), {0: {0: 0, 1: 0}})
+    assert len(starts) == 2
+    assert [each for each in attempts.said if "did not begin in time" in each]
 
 
 def test_a_task_is_stopped_or_fails_with_the_reason_of_its_source(

@@ -33,10 +33,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPOUT_SECRET", "hunter2")
-        with topology_session(tmp_path_factory.mktemp("warehouse")) as made:
-            yield made
+    with topology_session(tmp_path_factory.mktemp("warehouse")) as made:
+        # Java has the environment of the first session of this process of tests.
+        made.sparkContext.environment["SPOUT_SECRET"] = "hunter2"
+        yield made
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         "/runs",
         *sides,
         f"/runs/{run}?task=clean",
+        *("/tasks/1/log", "/tasks/1/script"),
         "/schedules",
         "/schedules/1",
         "/schedules/calendar",

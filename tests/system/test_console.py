@@ -22,7 +22,7 @@ from tests.system.browser import (
     accessibility_faults,
     chromium,
 )
-from tests.system.cluster import PrivateCluster, a_task, private_cluster
+from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.console_contents import add_flow, add_words, places
 
 if TYPE_CHECKING:
@@ -438,6 +438,45 @@ def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(
     ada.sees("[data-part=state]", "success")
     ada.open(f"{ada.place()}?task=says")
     ada.sees("[data-log]", "831 of 2013-01-02")
+
+
+def test_a_log_is_followed_to_its_end_and_read_from_its_begin(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    gate = cluster.home / "log-gate"
+    script = f"seq -f 'line %06g' 100000; until [ -e {gate} ]; do sleep 0.05; done; echo the end"
+    run = cluster.begin(cluster.define("wordy", [a_task("says", script)]))
+    ada = visits()
+    ada.open(f"/runs/{run}?task=says")
+    ada.sees("[data-log]", "line 100000")
+    beside = ada.page
+    ada.page = ada.context.new_page()
+    ada.open(f"/runs/{run}?task=says")
+    ada.press('a[href$="/log"]')
+    ada.sees("[data-whole]", "line 100000")
+    assert ada.page.locator('[data-follow-log][aria-pressed="true"]').count() == 1
+    # Whoever reads what is above is not pulled down again, and the page keeps few pieces.
+    ada.page.evaluate("document.querySelector('[data-whole]').scrollTop = 0")
+    ada.sees("[data-whole]", "line 099000")
+    assert ada.page.locator('[data-follow-log][aria-pressed="false"]').count() == 1
+    ada.tab_to("[data-begin]")
+    ada.page.keyboard.press("Enter")
+    ada.sees("[data-whole]", "line 000001")
+    for _ in range(12):
+        last = ada.page.inner_text("[data-whole]").rstrip().rpartition("\n")[2]
+        pane = "document.querySelector('[data-whole]')"
+        ada.page.evaluate(f"{pane}.scrollTop = {pane}.scrollHeight")
+        until(lambda last=last: not ada.page.inner_text("[data-whole]").rstrip().endswith(last))
+    assert ada.page.locator("[data-whole] pre > span").count() == 8
+    lines = [int(each) for each in ada.page.inner_text("[data-whole]").split()[1::2]]
+    assert lines == [*range(lines[0], lines[-1] + 1)]
+    ada.tab_to("[data-end]")
+    ada.page.keyboard.press("Enter")
+    ada.sees("[data-whole]", "line 100000")
+    gate.touch()
+    ada.sees("[data-whole]", "the end")
+    ada.sees("[data-log]", "the end", beside)
+    until(lambda: not ada.page.locator("[data-follow-log]").is_visible())
 
 
 def test_a_schedule_is_made_by_keyboard_alone_with_its_fires_beforehand(

@@ -12,6 +12,7 @@ from fastapi import Response
 from fastapi.responses import RedirectResponse
 
 from api.console import looks
+from api.console.application import application_of
 from api.console.graph import BOX, Graph, Task, graph_of
 from api.console.parts import HEADER
 from api.console.rendering import rendered
@@ -67,6 +68,7 @@ def show(visit: Visit) -> Response:
     dag = dag_of(session, visit.id)
     names = dag.names if dag is not None else tuple(newest)
     chosen = visit.query.get("task", "")
+    chosen_task = task_row(newest[chosen], now=now) if chosen in newest else None
     state = detail.instance.state
     graph = None
     if view == "graph" and dag is not None:
@@ -105,7 +107,8 @@ def show(visit: Visit) -> Response:
         ],
         parameters=_parameters(parameter_fields(detail)) if view == "parameters" else {},
         chosen=chosen,
-        chosen_task=task_row(newest[chosen], now=now) if chosen in newest else None,
+        chosen_task=chosen_task,
+        application=None if chosen_task is None else application_of(chosen_task),
         chosen_look=_look(newest, chosen),
         # A function, since to explain takes longer than all the rest: only the panel asks.
         causes=lambda: (

@@ -82,7 +82,6 @@ function follow(shown) {
       other.innerHTML = made.html;
       if (!redrawn(part, other.content)) replace(part, other.content);
     }
-    logs();
     document.dispatchEvent(new Event("orcaflow:changed"));
   }
 
@@ -158,7 +157,7 @@ function redrawn(part, other) {
   return true;
 }
 
-/** Puts new content into a part, and keeps the focus, what is scrolled, what is opened, and logs until they are read again. @param {HTMLElement} part @param {DocumentFragment} other */
+/** Puts new content into a part, and keeps the focus, what is scrolled, what is opened, and the text of logs. @param {HTMLElement} part @param {DocumentFragment} other */
 function replace(part, other) {
   const kept = ".grid, .drawing, .code, details";
   const before = [...part.querySelectorAll(kept)].map((each) => ({ each, left: each.scrollLeft, top: each.scrollTop }));
@@ -201,18 +200,4 @@ function listen(topics, heard) {
   source.addEventListener("end", () => { source.close(); heard("end", ""); });
 }
 
-/** Fills the ends of logs. */
-function logs() {
-  for (const place of document.querySelectorAll("[data-log]")) {
-    const log = /** @type {HTMLElement} */ (place);
-    fetch(log.dataset.log || "").then(async (answer) => {
-      const text = answer.ok ? await answer.text() : (await answer.json()).detail;
-      const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
-      log.textContent = text;
-      if (atEnd) log.scrollTop = log.scrollHeight;
-    }).catch(() => {});
-  }
-}
-
 if (page) follow(page);
-logs();

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.bench import cluster, definitions
 from tests.bench.drawing import layered
 from tests.bench.figures import Figure, Target, against_floor, percentile
+from tests.bench.front.logs import large_log, loud_log
 from tests.bench.front.server import Server, orcaflow, serving
 from tests.bench.scale.history import fill
 from tests.bench.stage import Stage
@@ -34,6 +35,7 @@ _WATCHERS: Final = 20
 _TASKS: Final = 20
 _HEAD_START: Final = 10
 """The seconds in which all pages are opened before the first task ends."""
+_LOUD_SECONDS: Final = 10
 _PATIENCE_MS: Final = 120_000
 _STATIC: Final = cluster.ROOT / "api" / "console" / "static"
 _PAINT: Final = """() => new Promise((end) => {
@@ -54,6 +56,12 @@ _WATCH: Final = """() => {
   };
   new MutationObserver(look).observe(document.querySelector("main"),
     { subtree: true, childList: true, characterData: true, attributes: true });
+}"""
+_FRAMES: Final = """() => {
+  window.frames_ms = [];
+  let last = performance.now();
+  const next = (now) => { window.frames_ms.push(now - last); last = now; requestAnimationFrame(next); };
+  requestAnimationFrame(next);
 }"""
 _INSTANCES: Final = """
 INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type, executor_id,
@@ -99,6 +107,9 @@ def measure(
             usable["run"].append(ada.usable_ms(f"/runs/{run}"))
             usable["grid"].append(ada.usable_ms(f"/definitions/{definition}"))
         delays = [_delays_ms(stage, ada, f"seen-{each}") for each in range(runs)]
+        log = large_log(stage, "console-large-log")
+        ends = [ada.usable_ms(f"/tasks/{log}/log") for _ in range(runs)]
+        followed = [_followed(stage, ada, f"loud-{each}") for each in range(runs)]
         requests = ada.requests(f"/definitions/{many}")
     slowest = max(pages, key=lambda each: percentile(paints[each], 50))
     return [
@@ -127,6 +138,24 @@ def measure(
             unit="ms",
             values=tuple(percentile(each, 95) for each in delays),
             target=Target(limit=200),
+        ),
+        Figure(
+            name="console.log_end_on_screen",
+            unit="ms",
+            values=tuple(ends),
+            target=Target(limit=500),
+        ),
+        Figure(
+            name="console.following_frame_p95",
+            unit="ms",
+            values=tuple(frame for frame, _ in followed),
+            target=Target(limit=100),
+        ),
+        Figure(
+            name="console.following_heap",
+            unit="MB",
+            values=tuple(heap for _, heap in followed),
+            target=Target(limit=150),
         ),
         Figure(
             name="console.files_gzipped",
@@ -248,6 +277,22 @@ def _delays_ms(stage: Stage, ada: _Reader, name: str) -> Sequence[float]:
     attempts = stage.database.attempts(definition)
     ended = {task: end * 1000 for task, (_, end) in attempts.items()}
     return [page[task] - ended[task] for page in seen for task in page if task != "t0"]
+
+
+def _followed(stage: Stage, ada: _Reader, name: str) -> tuple[float, float]:
+    """Follow a task that writes 10,000 lines a second: the time of a frame, p95, and the heap.
+
+    A page in which a frame takes so long is slow to answer to whoever scrolls or types.
+    """
+    attempt = loud_log(stage, name, _LOUD_SECONDS)
+    with ada.page() as page:
+        page.goto(f"{ada.base}/tasks/{attempt}/log")
+        page.evaluate(_FRAMES)
+        stage.database.await_ends(1, within=60)
+        page.wait_for_selector("[data-follow-log]", state="hidden")
+        frames: list[float] = page.evaluate("window.frames_ms")
+        heap: int = page.evaluate("performance.memory.usedJSHeapSize")
+    return percentile(frames, 95), heap / 1e6
 
 
 @contextmanager

@@ -58,12 +58,25 @@ def measure(stage: Stage, runs: int, *, follow_seconds: int = 60) -> list[Figure
     ]
 
 
-def _ends(stage: Stage, server: Server, name: str) -> tuple[list[float], float]:
-    """The times of the last thousand lines of a large log, and the growth of the server."""
+def large_log(stage: Stage, name: str) -> int:
+    """Have a task write a log of 100 MB; the id of its attempt, which has ended."""
     line = "a line of output that is neither short nor long, nor of any use besides this"
     large = stage.database.define(name, definitions.chain(1, f"yes {line!r} | head -c {_BYTES}"))
     stage.database.run(large, within=PATIENCE_SECONDS)
-    path = f"/api/v1/tasks/{_attempt_of(stage, large)}/log?lines=1000"
+    return _attempt_of(stage, large)
+
+
+def loud_log(stage: Stage, name: str, seconds: int) -> int:
+    """Begin a task that writes 10,000 lines a second for so long; the id of its attempt."""
+    script = f"{sys.executable} -c {shlex.quote(_LOUD.format(seconds=seconds))}"
+    loud = stage.database.define(name, definitions.chain(1, script))
+    stage.database.start(loud)
+    return _attempt_of(stage, loud)
+
+
+def _ends(stage: Stage, server: Server, name: str) -> tuple[list[float], float]:
+    """The times of the last thousand lines of a large log, and the growth of the server."""
+    path = f"/api/v1/tasks/{large_log(stage, name)}/log?lines=1000"
     with server.asked() as client:
         client.fetch(path)
         pid = server.process.pid
@@ -74,10 +87,7 @@ def _ends(stage: Stage, server: Server, name: str) -> tuple[list[float], float]:
 
 def _follow(stage: Stage, server: Server, name: str, seconds: int) -> tuple[list[float], float]:
     """The lag of what a reader sees, in milliseconds, and the growth of the server from then on."""
-    script = f"{sys.executable} -c {shlex.quote(_LOUD.format(seconds=seconds))}"
-    loud = stage.database.define(name, definitions.chain(1, script))
-    stage.database.start(loud)
-    path = f"/api/v1/tasks/{_attempt_of(stage, loud)}/log/stream"
+    path = f"/api/v1/tasks/{loud_log(stage, name, seconds)}/log/stream"
     pid = server.process.pid
     with Streams(server.port, [(path, server.token)]) as streams:
         streams.until(lambda seen: any(each.kind == "log" for each in seen), within=30)

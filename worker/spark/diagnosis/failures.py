@@ -22,6 +22,7 @@ _LIBRARIES: Final = ("pyspark.", "py4j.", "grpc.")
 # What Python can only say of a JVM that has gone.
 _OF_SILENCE = (FailureReason.EXIT_CODE, FailureReason.SERVER_LOST)
 _REFUSED = "Connection refused"
+_LATE_PYTHON = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,14 @@ class WorkFailedError(Exception):
         super().__init__(sentence)
         self.explained = Explained(reason=reason, sentence=sentence, hint=hint)
         self.exit_code = exit_code
+
+
+def is_late_python(error: BaseException) -> bool:
+    """Return True if a process for Python had not begun after the ten seconds that Spark gives it.
+
+    That is a matter of how busy the computer is, and not of the work, which has not begun either.
+    """
+    return _LATE_PYTHON in str(error)
 
 
 def explain(error: BaseException) -> Explained:

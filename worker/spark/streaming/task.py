@@ -30,7 +30,7 @@ from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport, TaskStatus
 from orcaflow import datasets, stream_orders
-from worker.spark.diagnosis.failures import WorkFailedError
+from worker.spark.diagnosis.failures import WorkFailedError, is_late_python
 from worker.spark.streaming.batches import (
     BatchWriter,
     NewFile,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from worker.spark.session.job import Job
 
 _REST_SECONDS: Final = 0.25
+_MOST_STARTS: Final = 3
 _TALK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 1.0
 _SHOWN_ERRORS: Final = 100
@@ -184,6 +185,8 @@ class StreamTask:
         self._place: Place | None = None
         self._failure: BaseException | None = None
         self._publishing: tuple[Sequence, Future[None]] | None = None
+        self._query: StreamingQuery
+        self._starts = 0
         self._stopping = threading.Event()
         self._began: datetime | None = None
         self._is_alone = False
@@ -196,11 +199,11 @@ class StreamTask:
         publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
         try:
             self._talk()
-            query = self._started()
+            self._query = self._started()
             try:
-                self._go_on(query, publisher)
+                self._go_on(publisher)
             finally:
-                query.stop()
+                self._query.stop()
             return not self._course.stopped
         finally:
             self._stopping.set()
@@ -208,6 +211,7 @@ class StreamTask:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _started(self) -> StreamingQuery:
+        self._starts += 1
         spec, io = self._spec, self._spec.io
         write_limits(self._folder, self._course.limits)
         starts = self._course.at
@@ -231,7 +235,7 @@ class StreamTask:
             self._failure = error
             raise
 
-    def _go_on(self, query: StreamingQuery, publisher: ThreadPoolExecutor) -> None:
+    def _go_on(self, publisher: ThreadPoolExecutor) -> None:
         """Look, publish and talk, until all is published or the task is stopped."""
         while True:
             if not self._course.all_read:
@@ -241,17 +245,24 @@ class StreamTask:
             if self._course.stopped or self._course.all_published:
                 return
             if not self._course.all_read:
-                self._rest(query)
+                self._rest()
             else:
-                if query.isActive:
-                    query.stop()
+                if self._query.isActive:
+                    self._query.stop()
                 self._stopping.wait(_REST_SECONDS)
 
-    def _rest(self, query: StreamingQuery) -> None:
-        """Wait for a while, or for the end of the query, which is a failure here."""
+    def _rest(self) -> None:
+        """Wait for a while, or for the end of the query, which is a failure here.
+
+        A query whose source has never begun is started once more, some times: nothing was read.
+        """
         try:
-            has_ended = query.awaitTermination(_REST_SECONDS)  # type: ignore[arg-type]
+            has_ended = self._query.awaitTermination(_REST_SECONDS)  # type: ignore[arg-type]
         except Exception as error:
+            if self._place is None and self._starts < _MOST_STARTS and is_late_python(error):
+                self._say("its Python did not begin in time; it is started again")
+                self._query = self._started()
+                return
             raise self._failure or failure_of(error) from error
         if has_ended:
             raise WorkFailedError("the query has ended by itself", FailureReason.EXIT_CODE)
