@@ -43,7 +43,7 @@ class DefinitionDetail:
     """A definition with its tasks in the order of the DAG, and its schedules.
 
     `mistakes` says why it can't run as it stands; there are no tasks then. Times of the schedules
-    are read in `zone`.
+    are read in `zone`. `tag` is empty if it was not asked for.
     """
 
     row: DefinitionRow
@@ -252,13 +252,18 @@ def definition_page(
 
 
 @operation
-def definition_detail(session: Session, definition: str | int) -> DefinitionDetail:
-    """The definition of this name or id with everything that belongs to it."""
+def definition_detail(
+    session: Session, definition: str | int, *, with_tag: bool = True
+) -> DefinitionDetail:
+    """The definition of this name or id with everything that belongs to it.
+
+    A tag takes longer than all the rest of a large one.
+    """
     with session.engine.connect() as db:
         found = definition_given(db, session.principal, Action.VIEW, definition)
         kind = ExecutionType(store.execution_type_of(db, found.id))
         views = schedules(db, definition_id=found.id)
-        tag = definition_tag(db, found)
+        tag = definition_tag(db, found) if with_tag else ""
     nodes: tuple[TaskNode, ...] = ()
     mistakes: tuple[str, ...] = ()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from common.model.states import ProcessState, TaskDependType
@@ -21,8 +22,10 @@ from operations.session import Session, operation
 if TYPE_CHECKING:
     from common.dag import Dag
     from common.store.people.families import Relative
-    from common.store.people.grids import CellView
+    from common.store.people.grids import TaskCells
 
+_LONGEST_KEPT = 1_000_000
+"""In characters."""
 _TERMINAL = frozenset(int(state) for state in ProcessState if state.is_terminal)
 
 
@@ -134,7 +137,7 @@ def child_of(session: Session, task_instance_id: int) -> int | None:
 
 
 @operation
-def cells_of(session: Session, definition_id: int, *, runs: Sequence[int]) -> list[CellView]:
+def cells_of(session: Session, definition_id: int, *, runs: Sequence[int]) -> list[TaskCells]:
     """The attempts that count in these runs of a definition that the principal sees."""
     # A list has no use for them.
     from common.model.rights import Action
@@ -170,9 +173,7 @@ def dag_of(session: Session, process_instance_id: int) -> Dag | None:
     from common.dag import select
     from common.errors import InvalidDefinitionError
     from common.model.command_param import CommandParam
-    from common.model.definitions import read_process_json
     from common.store.people.runs import run_shape
-    from common.task_types import known_task_types
 
     with session.engine.connect() as db:
         instance_with_id(db, session.principal, process_instance_id)
@@ -180,8 +181,20 @@ def dag_of(session: Session, process_instance_id: int) -> Dag | None:
     if shape is None:
         return None
     try:
-        graph = read_process_json(shape.process_instance_json, task_types=known_task_types())
+        text = shape.process_instance_json
+        dag = _kept_dag(text) if len(text) <= _LONGEST_KEPT else _dag(text)
         names = CommandParam.of_instance(shape.command_param).start_node_names
-        return select(graph.dag, names, TaskDependType(shape.task_depend_type))
+        return select(dag, names, TaskDependType(shape.task_depend_type))
     except (InvalidDefinitionError, ValueError):
         return None
+
+
+def _dag(text: str) -> Dag:
+    from common.model.definitions import read_process_json
+    from common.task_types import known_task_types
+
+    return read_process_json(text, task_types=known_task_types()).dag
+
+
+_kept_dag = lru_cache(maxsize=8)(_dag)
+"""An open page asks for its run once a second, and the runs of a definition have the same text."""

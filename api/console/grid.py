@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from api.console.looks import NOT_BEGUN, Look, of_run, of_task
 
@@ -29,12 +29,11 @@ class Run:
     span: timedelta | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """The state of a task in a run, and for how long it ran."""
+class Cell(NamedTuple):
+    """The state of a task in a run, and for how many seconds it ran."""
 
     state: int
-    span: timedelta | None
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +66,8 @@ class Grid:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    looks: tuple[Look, ...]
+    """Those of the cells, one for each glyph."""
     width: int
     ended: int
     succeeded: int
@@ -78,18 +79,16 @@ class Grid:
 
 
 def grid_of(
-    names: Sequence[str], runs: Sequence[Run], cells: Mapping[tuple[int, str], Cell]
+    names: Sequence[str], runs: Sequence[Run], cells: Mapping[str, Mapping[int, Cell]]
 ) -> Grid:
     """Lay out runs, of which the newest come first, and tasks in this order.
 
-    `cells` is by run and task. Tasks that only former versions have come last, by their names.
+    `cells` is by task and run. Tasks that only former versions have come last, by their names.
     """
     inorder = list(reversed(runs))
-    by_task: dict[str, dict[int, Cell]] = defaultdict(dict)
-    for (run, name), cell in cells.items():
-        by_task[name][run] = cell
-    former = sorted(set(by_task).difference(names))
-    rows = tuple(_row(name, inorder, by_task.get(name, {})) for name in (*names, *former))
+    former = sorted(set(cells).difference(names))
+    ids = [each.id for each in inorder]
+    rows = tuple(_row(name, ids, cells.get(name, {})) for name in (*names, *former))
     spans = [each.span for each in inorder if each.span is not None]
     looks = {each.id: of_run(each.state, each.wanted_state) for each in inorder}
     longest = max(spans, default=None)
@@ -102,6 +101,7 @@ def grid_of(
             for place, run in enumerate(inorder)
         ),
         rows=rows,
+        looks=tuple({look.glyph: look for row in rows for look, _ in row.places}.values()),
         width=len(inorder) * CELL,
         ended=len(spans),
         succeeded=len(good),
@@ -112,27 +112,36 @@ def grid_of(
     )
 
 
-def _row(name: str, runs: Sequence[Run], cells: Mapping[int, Cell]) -> Row:
-    places: dict[Look, list[int]] = defaultdict(list)
+def points_of(places: Sequence[int]) -> str:
+    """Return the middles of cells as the points of a figure."""
+    middle = CELL // 2
+    return " ".join(f"{place + middle},{middle}" for place in places)
+
+
+def _row(name: str, runs: Sequence[int], cells: Mapping[int, Cell]) -> Row:
+    places: dict[int, list[int]] = defaultdict(list)
     good = []
     for place, run in enumerate(runs):
-        cell = cells.get(run.id)
+        cell = cells.get(run)
         if cell is None:
             continue
-        look = of_task(cell.state)
-        places[look].append(place * CELL)
-        if look.colour == "success" and cell.span is not None:
-            good.append(cell.span)
-    counts = [(look, len(found)) for look, found in places.items()]
+        state, seconds = cell
+        places[state].append(place * CELL)
+        if seconds is not None and of_task(state).colour == "success":
+            good.append(max(seconds, 0.0))
+    by_look: dict[Look, list[int]] = defaultdict(list)
+    for state, found in places.items():
+        by_look[of_task(state)] += found
+    counts = [(look, len(found)) for look, found in by_look.items()]
     absent = len(runs) - sum(count for _, count in counts)
     if absent:
         counts.append((NOT_BEGUN, absent))
     by_colour = Counter({look.colour: count for look, count in counts})
     return Row(
         name=name,
-        places=tuple((look, tuple(found)) for look, found in places.items()),
+        places=tuple((look, tuple(found)) for look, found in by_look.items()),
         counts=tuple(counts),
-        median=_median(good),
+        median=timedelta(seconds=median(good)) if good else None,
         failures=by_colour["failure"],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from api.console.catalogue import ENGLISH, LANGUAGES, translations
+from api.console.grid import points_of
 from api.console.languages import VARY, language_of
 from api.console.looks import Look, known_looks
 from api.console.navigation import RARE_PARTS, parts_for
@@ -26,17 +28,19 @@ from common.clock import SystemClock
 from common.errors import NotFoundError
 
 STATIC: Final = "/static"
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _FOLDER: Final = Path(__file__).parent / "static"
 _MEDIA: Final[Mapping[str, str]] = {
-    ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_FILES: Final = frozenset(("console.css", "orca.svg", "hub.js"))
+_FILES: Final = frozenset(("orca.svg", "hub.js"))
+STYLE: Final = (_FOLDER / "console.css").read_text(encoding="utf-8")
+"""In each page: a browser shows nothing before it has the style, and asks for it last."""
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+POLICY: Final = (
+    f"default-src 'none'; script-src 'self'; style-src 'sha256-{_STYLE_HASH}'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 _MODULES: Final = frozenset(("palette", "live", "graph", "grid", "schedule", "editor", "log"))
 _A_YEAR: Final = 31_536_000
 _HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
@@ -124,6 +128,7 @@ def _environment(language: str) -> Environment:
     made.filters["day"] = partial(day_text, say=say)
     made.filters["said"] = lambda value: say(str(value))
     made.filters["elided"] = elided
+    made.filters["points"] = points_of
     made.tests["look"] = lambda value: isinstance(value, Look)
     made.tests["span"] = lambda value: isinstance(value, timedelta)
     made.globals["known_looks"] = partial(known_looks, say)
@@ -132,6 +137,7 @@ def _environment(language: str) -> Environment:
     made.globals["parts_for"] = parts_for
     made.globals["rare_parts"] = RARE_PARTS
     made.globals["static"] = _place
+    made.globals["style"] = Markup(STYLE)  # noqa: S704  # A file of our own.
     made.globals["script"] = lambda modules: _place(f"{'+'.join(modules)}.js")
     return made
 

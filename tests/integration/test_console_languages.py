@@ -43,7 +43,7 @@ VIEWS = {
 class Shown(HTMLParser):
     """The texts of a page that people see or hear, but for code, and for what operations tell."""
 
-    told = ("code", "pre", "kbd")
+    told = ("code", "pre", "kbd", "style")
     spoken = ("title", "aria-label", "placeholder", "data-label", "data-none")
 
     def __init__(self) -> None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from api.console import looks
 from api.console.dates import Date, lines_of
 from api.console.graph import Graph, Ranks, Task, graph_of
-from api.console.grid import CELL, Cell, Run, grid_of
+from api.console.grid import CELL, Cell, Run, grid_of, points_of
 from api.console.pages.overview import needing
+from api.console.rendering import STYLE
 from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.week import Fire, days_of, monday_of
 from api.console.words import elided, exact_text, moment_text, span_text
@@ -176,7 +177,7 @@ def a_run(number: int, state: ProcessState, seconds: float | None = None) -> Run
 
 
 def a_cell(state: TaskState, seconds: float | None = None) -> Cell:
-    return Cell(state=state, span=None if seconds is None else timedelta(seconds=seconds))
+    return Cell(state, seconds)
 
 
 def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
@@ -188,11 +189,13 @@ def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
             a_run(1, ProcessState.FAILURE, 40),
         ],
         {
-            (1, "land"): a_cell(TaskState.FAILURE, 1),
-            (2, "land"): a_cell(TaskState.SUCCESS, 4),
-            (3, "land"): a_cell(TaskState.SUCCESS, 6),
-            (2, "join"): a_cell(TaskState.FORCED_SUCCESS, 1),
-            (1, "former"): a_cell(TaskState.SUCCESS),
+            "land": {
+                1: a_cell(TaskState.FAILURE, 1),
+                2: a_cell(TaskState.SUCCESS, 4),
+                3: a_cell(TaskState.SUCCESS, 6),
+            },
+            "join": {2: a_cell(TaskState.FORCED_SUCCESS, 1)},
+            "former": {1: a_cell(TaskState.SUCCESS)},
         },
     )
     assert [(each.run.id, each.x, each.look.word) for each in grid.columns] == [
@@ -218,6 +221,12 @@ def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
     assert (grid.median, grid.longest) == (timedelta(seconds=10), timedelta(seconds=40))
     assert (grid.slowest, grid.most_failed) == ("land", "land")
     assert grid.rows[0].median == timedelta(seconds=5)
+
+
+def test_every_look_of_a_task_has_its_marker_in_the_grid() -> None:
+    for look in looks.TASKS.values():
+        assert f".cells.{look.glyph} {{ marker: url(#m-{look.glyph}); }}" in STYLE
+    assert points_of((0, 2 * CELL)) == "9,9 45,9"
 
 
 def test_a_grid_without_runs_or_without_an_end_tells_nothing_of_them() -> None:

@@ -85,7 +85,7 @@ def show(visit: Visit) -> Response:
     view = visit.query.get("view", "grid")
     if view not in _VIEWS:
         raise unknown(visit, "view", view, _VIEWS)
-    detail = definition_detail(visit.session, visit.id)
+    detail = definition_detail(visit.session, visit.id, with_tag=False)
     before = cursors.read("instances", visit.query.get("after"))
     found = list_instances(visit.session, definition_id=visit.id, limit=_RUNS, before=before)
     now = _clock.now()
@@ -161,9 +161,10 @@ def _grid(visit: Visit, names: Sequence[str], found: Sequence[ProcessInstanceVie
         names,
         runs,
         {
-            (each.process_instance_id, each.name): Cell(
-                state=each.state, span=_span(each.start_time, each.end_time)
-            )
+            each.name: {
+                run: Cell(state, seconds)
+                for run, state, seconds in zip(each.runs, each.states, each.seconds, strict=True)
+            }
             for each in cells
         },
     )

@@ -113,7 +113,7 @@ def show(visit: Visit) -> Response:
         # A function, since to explain takes longer than all the rest: only the panel asks.
         causes=lambda: (
             cause_rows(explain_instance(session, visit.id, task=chosen or None).causes)
-            if chosen in names or not chosen
+            if chosen in names or (not chosen and state != ProcessState.SUCCESS)
             else []
         ),
     )

@@ -11,7 +11,7 @@ function prepare(drawing) {
   if (!svg || drawing.dataset.prepared) return;
   drawing.dataset.prepared = "yes";
   const [, , width, height] = (svg.getAttribute("viewBox") || "0 0 1 1").split(" ").map(Number);
-  let scale = 1;
+  let scale = Number(svg.getAttribute("width")) / width;
 
   /** @param {number} wanted */
   function zoom(wanted) {
@@ -20,7 +20,8 @@ function prepare(drawing) {
     svg?.setAttribute("height", String(Math.round(height * scale)));
   }
   const fitting = () => Math.min(1, (drawing.clientWidth - 2) / width);
-  zoom(Math.max(fitting(), 0.8));
+  // A large one is shown as it was sent: to ask for the room, or to zoom, would lay it out once more.
+  if (scale === 1) zoom(Math.max(fitting(), 0.8));
 
   const nodes = () => [...drawing.querySelectorAll(".node")];
   /** @param {string} name */

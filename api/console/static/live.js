@@ -128,8 +128,11 @@ function follow(shown) {
     refresh(kind === "open" || kind === "snapshot" ? 0 : SOON_MS);
   }
 
-  if (typeof SharedWorker === "undefined") listen(topics, heard);
-  else share(topics, heard, shown.dataset.hub || "");
+  // A worker is a process, whose start would keep the first picture waiting.
+  requestAnimationFrame(() => window.setTimeout(() => {
+    if (typeof SharedWorker === "undefined") listen(topics, heard);
+    else share(topics, heard, shown.dataset.hub || "");
+  }));
 }
 
 /** Gives the one glyph with its word in a place another look. @param {Element} place @param {Look} look */
