@@ -353,4 +353,5 @@ def test_a_slow_task_gets_less_and_a_batch_that_is_done_again_the_same(stage: St
     assert sum(by_task) == IN_A_BATCH * BATCHES
     # Evenly it would have had a third of each batch, and has it of the first.
     assert by_task[0] < sum(by_task) / 4
-    assert min(by_task[1:]) > sum(by_task) / 3
+    # The other two may be unequal too, by what else the machine does.
+    assert min(by_task[1:]) > 2 * by_task[0]
