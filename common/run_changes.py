@@ -7,11 +7,12 @@ here, so a secret that has changed is no change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from common.definition_diff import Difference, ValueChange, difference
+from common.model.spark import Progress
 
 STANDS_OUT: Final = 2.0
 """The factor from which a duration stands out."""
@@ -22,24 +23,15 @@ _ENOUGH_RUNS: Final = 5
 """With fewer, their 90th percentile is one of them, and says little."""
 _LEAST_ROWS: Final = 100
 _LEAST_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volumes:
-    """The data that a Spark application has moved; sizes are in bytes."""
-
-    rows_in: int = 0
-    bytes_in: int = 0
-    rows_out: int = 0
-    bytes_out: int = 0
-    spill_bytes: int = 0
+VOLUMES: Final = ("rows_in", "bytes_in", "rows_out", "bytes_out", "spill_bytes")
+"""The fields of `Progress` that are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
     """The attempt at a task that counts in its run; `span` is so far, until it `has_ended`.
 
-    `volumes` is None of what is no Spark application.
+    `progress` is None of what is no Spark application.
     """
 
     attempt: int
@@ -47,7 +39,7 @@ class TaskFacts:
     host: str | None
     has_ended: bool
     is_good: bool
-    volumes: Volumes | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +63,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeChange:
-    """A field of `Volumes` that stands out."""
+    """An amount of data that stands out: a field of `Progress`; sizes are in bytes."""
 
     key: str
     before: int
@@ -193,19 +185,19 @@ def _is_usual(now: TaskFacts, usual: Usual) -> bool:
 
 def _volumes(before: TaskFacts, now: TaskFacts) -> Iterator[VolumeChange]:
     """Yield what stands out of the data: twice as much, half as much, or none instead of some."""
-    if before.volumes is None or now.volumes is None or not before.is_good:
+    if before.progress is None or now.progress is None or not before.is_good:
         return
     is_complete = now.has_ended and now.is_good
-    for each in fields(Volumes):
-        old, new = getattr(before.volumes, each.name), getattr(now.volumes, each.name)
-        least = _LEAST_ROWS if each.name.startswith("rows") else _LEAST_BYTES
+    for key in VOLUMES:
+        old, new = getattr(before.progress, key), getattr(now.progress, key)
+        least = _LEAST_ROWS if key.startswith("rows") else _LEAST_BYTES
         is_more = new - old >= least and new >= old * STANDS_OUT
         # An attempt that still runs, or has failed, has moved less of its own accord.
         is_less = is_complete and (
             (old - new >= least and new * STANDS_OUT <= old) or (new == 0 and old > 0)
         )
         if is_more or is_less:
-            yield VolumeChange(key=each.name, before=old, now=new)
+            yield VolumeChange(key=key, before=old, now=new)
 
 
 def _factor(before: TaskFacts, now: TaskFacts) -> float | None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from common.model.command_param import CommandParam
 from common.model.rights import Action
 from common.model.run_names import version_in
-from common.model.spark import Progress, progress_from
 from common.model.states import FINISHED_TASK_CODES, TaskState
 from common.run_changes import (
     RunChanges,
     RunFacts,
     TaskFacts,
     Usual,
-    Volumes,
     changes,
     slow_tasks,
 )
 from common.store.people.good_runs import GivenRun, usual_durations, with_last_good
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView, task_instances
+from operations.documents.applications import progress_of
 from operations.documents.instances import masked_parameters, task_duration
 from operations.rights import seen
 from operations.secret_references import with_references
@@ -125,9 +124,5 @@ def _task(view: TaskInstanceView, *, now: datetime) -> TaskFacts:
         host=view.host,
         has_ended=view.state in FINISHED_TASK_CODES,
         is_good=view.state == TaskState.SUCCESS,
-        volumes=None if view.progress is None else _volumes(progress_from(view.progress)),
+        progress=progress_of(view),
     )
-
-
-def _volumes(progress: Progress) -> Volumes:
-    return Volumes(**{each.name: getattr(progress, each.name) for each in fields(Volumes)})

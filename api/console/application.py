@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from api.marking import marked
+from common.model.spark import ids_in, web_link
 from operations.texts import size
 
-_WEB: Final = ("http://", "https://")
 _MOST_IDS: Final = 3
 _MOVED: Final = (
     (marked("Read"), "rows_in", "bytes_in"),
@@ -53,15 +53,15 @@ class ShownApplication:
 def application_of(task: Mapping[str, Any]) -> ShownApplication | None:
     """Return the application of an attempt's document; None if it has told of none."""
     progress: Mapping[str, int] = task["progress"] or {}
-    ids = tuple(each for each in (task["app_link"] or "").split(",") if each)
+    ids = tuple(ids_in(task["app_link"]))
     if not ids and not progress:
         return None
     is_over = task["end_time"] is not None
     factor = task["memory_factor"]
     return ShownApplication(
         ids=ids[-_MOST_IDS:],
-        ui=None if is_over else _link(task["ui_link"]),
-        history=_link(task["history_link"]),
+        ui=None if is_over else web_link(task["ui_link"]) or None,
+        history=web_link(task["history_link"]) or None,
         tasks=progress.get("tasks", 0),
         done=min(progress.get("tasks_done", 0), progress.get("tasks", 0)),
         # Nothing runs of what is over, though its last word may have been of something that did.
@@ -84,9 +84,3 @@ def _moved(progress: Mapping[str, int]) -> list[Moved]:
         if progress.get(amount)
     ]
     return found
-
-
-def _link(text: str | None) -> str | None:
-    if not text or not text.startswith(_WEB) or " " in text or not text.isprintable():
-        return None
-    return text

@@ -47,7 +47,7 @@ class Subject:
         """Return the name of the definition, or of the project."""
         if self.is_new:
             return project_detail(session, self.id).view.name
-        return definition_detail(session, self.id).row.name
+        return definition_detail(session, self.id, with_tag=False).row.name
 
 
 ServeOne: TypeAlias = Callable[[Visit, Subject], Response]

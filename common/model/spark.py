@@ -102,8 +102,8 @@ class SparkFacts:
         known = (_text(each) for each in (ids if isinstance(ids, list) else [])[:_APPLICATIONS])
         return cls(
             application_ids=tuple(each for each in known if each and "," not in each),
-            ui_link=_link(found.get("ui_link")),
-            history_link=_link(found.get("history_link")),
+            ui_link=web_link(found.get("ui_link")),
+            history_link=web_link(found.get("history_link")),
             progress=progress_from(found.get("progress")),
             usage=usage_from(found.get("usage")),
             failure=_failure(found.get("failure")),
@@ -147,8 +147,13 @@ def _text(value: object) -> str:
     return ""
 
 
-def _link(value: object) -> str:
-    # People click on it.
+def ids_in(app_link: str | None) -> list[str]:
+    """The ids in a row's `app_link`; there may be several, one after the other."""
+    return [each for each in (app_link or "").split(",") if each]
+
+
+def web_link(value: object) -> str:
+    """The address if people may be sent to it, else "": they click on it."""
     text = _text(value)
     return text if text.startswith(("http://", "https://")) and " " not in text else ""
 

@@ -226,6 +226,9 @@ def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
 def test_every_look_of_a_task_has_its_marker_in_the_grid() -> None:
     for look in looks.TASKS.values():
         assert f".cells.{look.glyph} {{ marker: url(#m-{look.glyph}); }}" in STYLE
+    # A glyph has one colour, or a grid would show two states in that of one.
+    pairs = {(look.glyph, look.colour) for look in (*looks.TASKS.values(), looks.NOT_BEGUN)}
+    assert len({glyph for glyph, _ in pairs}) == len(pairs)
     assert points_of((0, 2 * CELL)) == "9,9 45,9"
 
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from api.console.since import factor_text, since
+from common.model.spark import Progress
 from common.run_changes import (
     RunFacts,
     TaskFacts,
     TaskNote,
     Usual,
-    Volumes,
     changes,
     slow_tasks,
 )
@@ -130,25 +130,27 @@ def test_data_stands_out_if_it_is_twice_as_much_or_half_or_gone() -> None:
         (0, 0): False,
     }
     for (old, new), stands_out in cases.items():
-        found = notes(a_task(volumes=Volumes(rows_in=old)), a_task(volumes=Volumes(rows_in=new)))
+        found = notes(
+            a_task(progress=Progress(rows_in=old)), a_task(progress=Progress(rows_in=new))
+        )
         told = [(each.key, each.before, each.now) for note in found for each in note.volumes]
         assert told == ([("rows_in", old, new)] if stands_out else []), (old, new)
     mib = 1 << 20
     (note,) = notes(
-        a_task(volumes=Volumes(bytes_in=mib, bytes_out=10 * mib)),
-        a_task(volumes=Volumes(bytes_in=2 * mib, bytes_out=10 * mib, spill_bytes=5 * mib)),
+        a_task(progress=Progress(bytes_in=mib, bytes_out=10 * mib)),
+        a_task(progress=Progress(bytes_in=2 * mib, bytes_out=10 * mib, spill_bytes=5 * mib)),
     )
     assert [each.key for each in note.volumes] == ["bytes_in", "spill_bytes"]
 
 
 def test_an_attempt_that_runs_or_has_failed_may_have_moved_more_but_never_less() -> None:
-    before = a_task(volumes=Volumes(rows_out=1000))
+    before = a_task(progress=Progress(rows_out=1000))
     for state in ({"has_ended": False, "is_good": False}, {"is_good": False}):
-        assert notes(before, a_task(volumes=Volumes(), **state)) == ()
-        (note,) = notes(before, a_task(volumes=Volumes(rows_out=5000), **state))
+        assert notes(before, a_task(progress=Progress(), **state)) == ()
+        (note,) = notes(before, a_task(progress=Progress(rows_out=5000), **state))
         assert [each.now for each in note.volumes] == [5000]
-    failed = a_task(volumes=Volumes(rows_out=10), is_good=False)
-    assert notes(failed, a_task(volumes=Volumes(rows_out=1000))) == ()
+    failed = a_task(progress=Progress(rows_out=10), is_good=False)
+    assert notes(failed, a_task(progress=Progress(rows_out=1000))) == ()
     # What is no Spark application has no such figures, and is not said to have moved nothing.
     assert notes(before, a_task()) == ()
     assert notes(a_task(), before) == ()

@@ -51,7 +51,7 @@ class Used:
 def show_all(visit: Visit) -> Response:
     """Show the versions of a definition, the newest first."""
     session = visit.session
-    row = definition_detail(session, visit.id).row
+    row = definition_detail(session, visit.id, with_tag=False).row
     before = cursors.read(_LIST, visit.query.get("after"))
     found = versions(session, visit.id, limit=_LIMIT, before=before)
     runs = list_instances(session, definition_id=visit.id, limit=_RUNS)

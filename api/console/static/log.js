@@ -7,7 +7,6 @@ const PIECE = 65_536;
 const MOST_PIECES = 8;
 const NEAR = 400;
 const AGAIN_MS = 3000;
-const MOST_GATHERED = 2 * PIECE;
 // Colours too: on these pages they mean states.
 const STEERING = /\x1b(?:\[[0-?]*[ -\/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -\/]*[0-Z\\^-~])?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
 
@@ -58,7 +57,10 @@ function listening(id, from, heard, ended) {
     source.addEventListener("gap", (event) => { told(event); heard("…\n", at); });
     source.addEventListener("end", (event) => {
       const { reason } = told(event);
-      if (reason === "ended") { close(); ended(); } else later();
+      if (reason === "ended") { close(); ended(); }
+      // What is gone or forbidden by now says so on a page of its own.
+      else if (reason === "unauthenticated" || reason === "not-found") location.reload();
+      else later();
     });
     // The browser comes back by itself from a break, and never from an answer that is an error.
     source.addEventListener("error", () => { if (source?.readyState === EventSource.CLOSED) later(); });
@@ -78,7 +80,7 @@ function gathered(show) {
   let end = 0;
   return (/** @type {string} */ more, /** @type {number} */ at) => {
     if (!text) requestAnimationFrame(() => { const all = text; text = ""; show(all, end); });
-    text = (text + more).slice(-MOST_GATHERED);
+    text += more;
     end = at;
   };
 }

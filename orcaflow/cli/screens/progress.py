@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from common.model.spark import Progress, Usage, usage_from
+from common.model.spark import Progress, Usage, ids_in, usage_from, web_link
 from operations.documents.applications import progress_of
 from operations.texts import duration, size
 from orcaflow.cli.output import escaped
@@ -30,18 +30,6 @@ def progress_words(task: TaskInstanceView) -> str:
     # Nothing runs of what is over, though its last word may have been of something that did.
     over = task.end_time is not None
     return in_words(replace(progress, tasks_running=0, jobs_running=0) if over else progress)
-
-
-def applications(task: TaskInstanceView) -> list[str]:
-    """The ids of its applications; there may be several, one after the other."""
-    return [each for each in (task.app_link or "").split(",") if each]
-
-
-def link(text: str | None) -> str | None:
-    """The address, if it is one that a person may be sent to."""
-    if not text or not text.startswith(("http://", "https://")):
-        return None
-    return text if text.isprintable() and " " not in text else None
 
 
 def in_words(progress: Progress) -> str:
@@ -73,11 +61,11 @@ def bar(progress: Progress) -> str:
 
 def application_lines(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
     """All that is known of an attempt's applications: pairs of a label and a text."""
-    ids = applications(task)
+    ids = ids_in(task.app_link)
     if ids:
         yield "application", escaped(", ".join(ids))
     for label, address in (("UI", task.ui_link), ("history", task.history_link)):
-        if found := link(address):
+        if found := web_link(address):
             yield label, found
     if words := progress_words(task):
         yield "progress", words
@@ -92,8 +80,8 @@ def application_lines(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
 
 def where(task: TaskInstanceView) -> str:
     """The newest application and where to look at it, in one line; "" if there is none."""
-    ids = applications(task)
-    address = link(task.ui_link) or link(task.history_link)
+    ids = ids_in(task.app_link)
+    address = web_link(task.ui_link) or web_link(task.history_link)
     return "  ".join(part for part in (escaped(ids[-1]) if ids else "", address or "") if part)
 
 
