@@ -229,7 +229,10 @@ function whole(pane) {
       } else put(now?.end || 0, at, plain(more));
       tell();
       pane.scrollTop = pane.scrollHeight;
-    }), () => { ended = true; stop = undefined; tell(); });
+    }), () => {
+      // Behind the picture of the last lines, which is thrown away once nobody follows.
+      requestAnimationFrame(() => { ended = true; stop = undefined; tell(); });
+    });
     tell();
   }
 
