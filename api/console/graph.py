@@ -44,13 +44,16 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """An edge as the `d` of a path; `kind` is solid once its tail has ended well, else open."""
+class Curves:
+    """The edges of one kind as one path, since a browser takes long for thousands of figures.
 
-    tail: str
-    head: str
-    d: str
+    An edge is `taken` once its tail has ended well, else `open`. In `d` each begins with an M, and
+    `ends` has the places of its tail and its head among the boxes, in the same order.
+    """
+
     kind: str
+    d: str
+    ends: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class Graph:
     width: int
     height: int
     boxes: tuple[Box, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[Curves, Curves]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,10 @@ def graph_of(dag: Dag, tasks: Mapping[str, Task]) -> Graph | Ranks:
     if isinstance(drawn, Blocks):
         return _ranks(drawn, tasks)
     looks = {name: of_task(_state(tasks, name)) for name in dag.names}
+    taken = {name for name, look in looks.items() if look.colour == "success"}
     return Graph(
-        width=drawn.width,
-        height=drawn.height,
+        width=drawn.picture.width,
+        height=drawn.picture.height,
         boxes=tuple(
             Box(
                 name=name,
@@ -100,16 +104,11 @@ def graph_of(dag: Dag, tasks: Mapping[str, Task]) -> Graph | Ranks:
                 x=place.x,
                 y=place.y,
             )
-            for name, place in drawn.places.items()
+            for name, place in drawn.picture.places.items()
         ),
-        curves=tuple(
-            Curve(
-                tail=line.tail,
-                head=line.head,
-                d=_path(line.points),
-                kind="taken" if looks[line.tail].colour == "success" else "open",
-            )
-            for line in drawn.lines
+        curves=(
+            _curves("taken", [each for each in drawn.edges if each.tail in taken]),
+            _curves("open", [each for each in drawn.edges if each.tail not in taken]),
         ),
     )
 
@@ -118,12 +117,43 @@ def _state(tasks: Mapping[str, Task], name: str) -> int | None:
     return tasks[name].state if name in tasks else None
 
 
+def _curves(kind: str, edges: Sequence[_Edge]) -> Curves:
+    return Curves(
+        kind=kind,
+        d="".join(each.d for each in edges),
+        ends=" ".join(each.ends for each in edges),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    tail: str
+    d: str
+    ends: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawing:
+    picture: Picture
+    edges: tuple[_Edge, ...]
+
+
 @lru_cache(maxsize=64)
-def _drawn(shape: _Shape) -> Picture | Blocks:
+def _drawn(shape: _Shape) -> _Drawing | Blocks:
     dag = build_dag(dict(shape))
     if needs_blocks(dag):
         return blocks_of(dag)
-    return picture_of(dag, Effort.GOOD if len(shape) <= _MOST_FOR_GOOD else Effort.QUICK)
+    picture = picture_of(dag, Effort.GOOD if len(shape) <= _MOST_FOR_GOOD else Effort.QUICK)
+    place_of = {name: place for place, name in enumerate(picture.places)}
+    edges = (
+        _Edge(
+            tail=line.tail,
+            d=_path(line.points),
+            ends=f"{place_of[line.tail]}-{place_of[line.head]}",
+        )
+        for line in picture.lines
+    )
+    return _Drawing(picture=picture, edges=tuple(edges))
 
 
 def _ranks(blocks: Blocks, tasks: Mapping[str, Task]) -> Ranks:

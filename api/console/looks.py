@@ -53,6 +53,8 @@ TASKS: Final[Mapping[TaskState, Look]] = {
     TaskState.DELAY_EXECUTION: Look(marked("delayed"), "waiting", "waiting"),
     TaskState.FORCED_SUCCESS: Look(marked("forced"), "forced", "success"),
 }
+MARKS: Final = tuple({look.glyph: look for look in TASKS.values()}.values())
+"""A look for each glyph that a task may have."""
 DATES: Final[Mapping[str, Look]] = {
     DateState.PENDING: Look(marked("pending"), "waiting", "waiting"),
     DateState.SUBMITTED: Look(marked("queued"), "queued", "waiting"),

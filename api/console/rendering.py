@@ -19,7 +19,7 @@ from markupsafe import Markup
 from api.console.catalogue import ENGLISH, LANGUAGES, translations
 from api.console.grid import points_of
 from api.console.languages import VARY, language_of
-from api.console.looks import Look, known_looks
+from api.console.looks import MARKS, Look, known_looks
 from api.console.navigation import RARE_PARTS, parts_for
 from api.console.parts import HEADER, Parts, known_parts
 from api.console.table import Visit
@@ -132,6 +132,7 @@ def _environment(language: str) -> Environment:
     made.tests["look"] = lambda value: isinstance(value, Look)
     made.tests["span"] = lambda value: isinstance(value, timedelta)
     made.globals["known_looks"] = partial(known_looks, say)
+    made.globals["task_looks"] = MARKS
     made.globals["language"] = language
     made.globals["languages"] = LANGUAGES
     made.globals["parts_for"] = parts_for

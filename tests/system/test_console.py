@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -310,8 +311,10 @@ def test_a_failed_run_is_found_explained_and_mended_by_keyboard_alone(
     ada = visits()
     ada.press(f'[data-part="needing"] a[href="/runs/{failed}"]')
     ada.tab_to("[data-drawing]")
-    for _ in range(2):
+    lit = "document.querySelector('.edge.lit').getAttribute('d').split('M').length - 1"
+    for edges in (1, 2):
         ada.page.keyboard.press("ArrowRight")
+        assert ada.page.evaluate(lit) == edges
     with ada.page.expect_navigation():
         ada.page.keyboard.press("Enter")
     assert "task=clean" in ada.place()
@@ -380,6 +383,12 @@ def test_what_happens_leaves_zoom_focus_and_place_as_they_are(
     ada.sees('.node[data-name="waits"] title', "killed")
     ada.sees('[data-part="facts"]', "9 success, 1 killed")
     assert ada.page.evaluate(seen) == before
+    glyphs = ada.page.eval_on_selector_all(
+        ".node .mark",
+        "all => all.map(each => document.querySelector("
+        "getComputedStyle(each).markerStart.slice(5, -2)).id)",
+    )
+    assert Counter(glyphs) == {"m-success": 9, "m-killed": 1}
 
 
 def test_one_box_finds_definitions_runs_and_verbs_by_keys(
@@ -570,7 +579,7 @@ def test_the_editor_saves_a_moment_after_somebody_stops_typing(
     ada.sees("#e-facts", "Discard the draft")
     ada.page.fill("input[name=before]", "last")
     # The server has drawn the graph anew.
-    ada.page.wait_for_selector('.edge[data-tail="last"]', state="attached")
+    ada.page.wait_for_selector('[data-ends*="-"]', state="attached")
     ada.sees("[data-status]", "saved")
     ((text,),) = cluster.rows(
         "SELECT content FROM t_ds_definition_draft_save ORDER BY draft_id DESC, revision DESC LIMIT 1"

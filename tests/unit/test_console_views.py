@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from api.console import looks
 from api.console.dates import Date, lines_of
-from api.console.graph import Graph, Ranks, Task, graph_of
+from api.console.graph import BOX, Graph, Ranks, Task, graph_of
 from api.console.grid import CELL, Cell, Run, grid_of, points_of
 from api.console.pages.overview import needing
 from api.console.rendering import STYLE
@@ -115,11 +115,22 @@ def test_a_graph_shows_the_state_of_each_task_and_the_edges_taken() -> None:
         ("clean", "running", "PYSPARK"),
         ("join", "not begun", ""),
     ]
-    assert [(each.tail, each.kind) for each in graph.curves] == [
-        ("land", "taken"),
-        ("clean", "open"),
-    ]
-    assert all(each.d.startswith("M") for each in graph.curves)
+    assert [(each.kind, each.ends) for each in graph.curves] == [("taken", "0-1"), ("open", "1-2")]
+    assert all(each.d.count("M") == 1 for each in graph.curves)
+
+
+def test_the_edges_of_a_kind_are_one_path_in_the_order_of_their_ends() -> None:
+    graph = graph_of(build_dag({"a": (), "b": ("a",), "c": ("a", "b")}), {})
+    assert isinstance(graph, Graph)
+    taken, opened = graph.curves
+    assert (taken.d, taken.ends) == ("", "")
+    begins = {place: f"M{box.x + BOX[0]} " for place, box in enumerate(graph.boxes)}
+    tails = [int(each.partition("-")[0]) for each in opened.ends.split()]
+    assert sorted(opened.ends.split()) == ["0-1", "0-2", "1-2"]
+    curves = opened.d.split("M")[1:]
+    assert all(
+        f"M{curve}".startswith(begins[tail]) for curve, tail in zip(curves, tails, strict=True)
+    )
 
 
 def test_a_graph_that_is_too_large_is_told_rank_by_rank() -> None:
@@ -223,9 +234,11 @@ def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
     assert grid.rows[0].median == timedelta(seconds=5)
 
 
-def test_every_look_of_a_task_has_its_marker_in_the_grid() -> None:
-    for look in looks.TASKS.values():
-        assert f".cells.{look.glyph} {{ marker: url(#m-{look.glyph}); }}" in STYLE
+def test_every_look_of_a_task_has_its_marker_in_grids_and_graphs() -> None:
+    for look in (*looks.TASKS.values(), looks.NOT_BEGUN):
+        assert f".marks.{look.glyph} {{ marker: url(#m-{look.glyph}); }}" in STYLE
+        assert f".mark.{look.glyph} {{ marker-start: url(#m-{look.glyph}); }}" in STYLE
+        assert look.glyph in {each.glyph for each in looks.MARKS}
     # A glyph has one colour, or a grid would show two states in that of one.
     pairs = {(look.glyph, look.colour) for look in (*looks.TASKS.values(), looks.NOT_BEGUN)}
     assert len({glyph for glyph, _ in pairs}) == len(pairs)

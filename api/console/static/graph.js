@@ -24,24 +24,28 @@ function prepare(drawing) {
   if (scale === 1) zoom(Math.max(fitting(), 0.8));
 
   const nodes = () => [...drawing.querySelectorAll(".node")];
-  /** @param {string} name */
-  const node = (name) => drawing.querySelector(`.node[data-name="${CSS.escape(name)}"]`);
+  /** The edges of all paths: their ends as places among the nodes, and their curves. */
+  const edges = () => [...drawing.querySelectorAll("[data-ends]")].flatMap((each) => {
+    const curves = (each.getAttribute("d") || "").split("M").slice(1);
+    return (each.getAttribute("data-ends") || "").split(" ").filter(Boolean).map((ends, place) => {
+      const [tail, head] = ends.split("-").map(Number);
+      return { tail, head, d: `M${curves[place]}` };
+    });
+  });
 
   /** @param {Element} from @param {string} key */
   function beside(from, key) {
-    const name = from.getAttribute("data-name") || "";
-    if (key === "ArrowRight" || key === "ArrowLeft") {
-      const [own, others] = key === "ArrowRight" ? ["tail", "head"] : ["head", "tail"];
-      const edge = drawing.querySelector(`.edge[data-${own}="${CSS.escape(name)}"]`);
-      return edge ? node(edge.getAttribute(`data-${others}`) || "") : null;
-    }
+    const all = nodes();
+    const own = all.indexOf(from);
+    if (key === "ArrowRight") return all[edges().find((each) => each.tail === own)?.head ?? -1] || null;
+    if (key === "ArrowLeft") return all[edges().find((each) => each.head === own)?.tail ?? -1] || null;
     const place = (/** @type {Element} */ each) => {
       const rect = /** @type {Element} */ (each.querySelector("rect"));
       return [Number(rect.getAttribute("x")), Number(rect.getAttribute("y"))];
     };
     const [x, y] = place(from);
     const sign = key === "ArrowDown" ? 1 : -1;
-    return nodes().filter((each) => place(each)[0] === x && sign * (place(each)[1] - y) > 0)
+    return all.filter((each) => place(each)[0] === x && sign * (place(each)[1] - y) > 0)
       .sort((one, other) => sign * (place(one)[1] - place(other)[1]))[0] || null;
   }
 
@@ -58,10 +62,10 @@ function prepare(drawing) {
     event.preventDefault();
   });
   drawing.addEventListener("focusin", (event) => {
-    const name = /** @type {Element} */ (event.target).closest(".node")?.getAttribute("data-name");
-    for (const edge of drawing.querySelectorAll(".edge")) {
-      edge.classList.toggle("lit", name != null && [edge.getAttribute("data-tail"), edge.getAttribute("data-head")].includes(name));
-    }
+    const node = /** @type {Element} */ (event.target).closest(".node");
+    const own = node ? nodes().indexOf(node) : -1;
+    const near = edges().filter((each) => each.tail === own || each.head === own);
+    drawing.querySelector(".edge.lit")?.setAttribute("d", near.map((each) => each.d).join(""));
   });
   for (const each of nodes()) if (!each.hasAttribute("href")) each.setAttribute("tabindex", "0");
 }

@@ -93,9 +93,7 @@ function follow(shown) {
       if (!node.classList.contains("node")) { paint(node, look); continue; }
       const chosen = node.classList.contains("chosen") ? " chosen" : "";
       node.setAttribute("class", `node ${look.colour}${chosen}`);
-      const use = node.querySelector("use");
-      use?.setAttribute("href", `#g-${look.glyph}`);
-      use?.setAttribute("class", `glyph ${look.colour} ${look.glyph}`);
+      node.querySelector(".mark")?.setAttribute("class", `mark ${look.glyph}`);
       const title = node.querySelector("title");
       if (title) title.textContent = `${task.name}: ${look.word}`;
     }
@@ -148,13 +146,13 @@ function paint(place, look) {
 
 /** Changes the boxes and edges of a drawing alone, so that zoom, place and focus stay; false if it is another one. @param {HTMLElement} part @param {DocumentFragment} other */
 function redrawn(part, other) {
-  const [known, fresh] = [part, other].map((each) => [...each.querySelectorAll("[data-drawing] .node, [data-drawing] .edge")]);
-  const name = (/** @type {Element} */ each) => ["name", "tail", "head"].map((key) => each.getAttribute(`data-${key}`)).join("\n");
-  if (!known.length || known.length !== fresh.length || known.some((each, place) => name(each) !== name(fresh[place]))) return false;
+  const all = (/** @type {ParentNode} */ each) => [...each.querySelectorAll("[data-drawing] .node, [data-drawing] [data-ends]")];
+  const size = (/** @type {ParentNode} */ each) => each.querySelector("[data-drawing] svg")?.getAttribute("viewBox");
+  const [known, fresh] = [all(part), all(other)];
+  const name = (/** @type {Element} */ each) => each.getAttribute("data-name");
+  if (!known.length || known.length !== fresh.length || size(part) !== size(other) || known.some((each, place) => name(each) !== name(fresh[place]))) return false;
   known.forEach((each, place) => {
-    const lit = each.classList.contains("lit");
-    each.setAttribute("class", fresh[place].getAttribute("class") || "");
-    each.classList.toggle("lit", lit);
+    for (const { name, value } of fresh[place].attributes) if (each.getAttribute(name) !== value) each.setAttribute(name, value);
     if (each.innerHTML !== fresh[place].innerHTML) each.innerHTML = fresh[place].innerHTML;
   });
   return true;
