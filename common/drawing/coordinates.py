@@ -7,9 +7,9 @@ others 1955). Sweeps in both directions, and one that looks at both sides, come 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from common.drawing.layers import Layers
 
@@ -20,6 +20,8 @@ _LANE: Final = 14
 _SWEEPS: Final = 6
 _STRAIGHT: Final = 8
 """The weight of a bend within a long edge, in those of one at its ends."""
+_Pulls: TypeAlias = tuple[list[tuple[int, int]], int]
+"""The neighbours of a vertex, each with its weight, and the sum of these."""
 
 
 def heights(layers: Layers, order: Sequence[Sequence[int]]) -> list[int]:
@@ -30,33 +32,44 @@ def heights(layers: Layers, order: Sequence[Sequence[int]]) -> list[int]:
         for vertex, offset in zip(layer, apart, strict=True):
             middles[vertex] = offset - apart[-1] / 2
 
-    def weight(one: int, other: int) -> int:
-        return _STRAIGHT if min(one, other) >= layers.count else 1
-
-    def settle(at: int, neighbours: Callable[[int], Sequence[int]]) -> None:
+    def settle(at: int, pulls: Sequence[_Pulls]) -> None:
         wanted, weights = [], []
         for vertex in order[at]:
-            near = neighbours(vertex)
-            pulls = [weight(vertex, each) for each in near]
-            total = sum(pulls)
+            near, total = pulls[vertex]
             if total:
-                pulled = sum([p * middles[each] for p, each in zip(pulls, near, strict=True)])
-                wanted.append(pulled / total)
+                wanted.append(sum([pull * middles[each] for each, pull in near]) / total)
             else:
                 wanted.append(middles[vertex])
             weights.append(total or 0.1)
         for vertex, middle in zip(order[at], _apart(wanted, weights, distances[at]), strict=True):
             middles[vertex] = middle
 
+    left, right = _pulls(layers, layers.left), _pulls(layers, layers.right)
+    both = [
+        (one + other, total + more) for (one, total), (other, more) in zip(left, right, strict=True)
+    ]
     rightwards, leftwards = range(1, len(order)), range(len(order) - 2, -1, -1)
     for _ in range(_SWEEPS):
         for at in rightwards:
-            settle(at, layers.left.__getitem__)
+            settle(at, left)
         for at in leftwards:
-            settle(at, layers.right.__getitem__)
+            settle(at, right)
     for at in range(len(order)):
-        settle(at, lambda vertex: (*layers.left[vertex], *layers.right[vertex]))
+        settle(at, both)
     return _whole(layers, order, distances, middles)
+
+
+def _pulls(layers: Layers, neighbours: Sequence[Sequence[int]]) -> list[_Pulls]:
+    return [
+        (near, sum([pull for _, pull in near]))
+        for near in (
+            [
+                (each, _STRAIGHT if min(vertex, each) >= layers.count else 1)
+                for each in neighbours[vertex]
+            ]
+            for vertex in range(len(neighbours))
+        )
+    ]
 
 
 def _distances(layers: Layers, layer: Sequence[int]) -> list[int]:
