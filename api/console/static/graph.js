@@ -1,9 +1,22 @@
-// Drawings of graphs: zoom, and arrow keys that walk along edges.
+// Drawings of graphs: zoom, arrow keys that walk along edges, and light on what is before and behind a task.
 // @ts-check
 
 const STEP = 1.25;
 const LEAST = 0.1;
 const MOST = 3;
+
+/** @typedef {{tail: number, head: number, d: string}} Edge Its ends are places among the nodes. */
+
+/** The edges on all ways from a node in one direction. @param {Edge[]} edges @param {number} start @param {"tail" | "head"} near @param {"tail" | "head"} far */
+function reached(edges, start, near, far) {
+  /** @type {Map<number, Edge[]>} */
+  const at = new Map();
+  for (const each of edges) at.set(each[near], [...(at.get(each[near]) || []), each]);
+  const seen = new Set([start]);
+  // A set gives what is added while it is walked as well.
+  for (const place of seen) for (const each of at.get(place) || []) seen.add(each[far]);
+  return [...seen].flatMap((place) => at.get(place) || []);
+}
 
 /** @param {HTMLElement} drawing */
 function prepare(drawing) {
@@ -24,7 +37,7 @@ function prepare(drawing) {
   if (scale === 1) zoom(Math.max(fitting(), 0.8));
 
   const nodes = () => [...drawing.querySelectorAll(".node")];
-  /** The edges of all paths: their ends as places among the nodes, and their curves. */
+  /** The edges of all paths. @returns {Edge[]} */
   const edges = () => [...drawing.querySelectorAll("[data-ends]")].flatMap((each) => {
     const curves = (each.getAttribute("d") || "").split("M").slice(1);
     return (each.getAttribute("data-ends") || "").split(" ").filter(Boolean).map((ends, place) => {
@@ -54,6 +67,7 @@ function prepare(drawing) {
     if (event.key === "+") zoom(scale * STEP);
     else if (event.key === "-") zoom(scale / STEP);
     else if (event.key === "0") zoom(fitting());
+    else if (event.key === "/") document.dispatchEvent(new Event("orcaflow:find"));
     else if (event.key.startsWith("Arrow")) {
       const active = document.activeElement?.closest(".node");
       const next = active ? beside(active, event.key) : nodes()[0];
@@ -64,8 +78,9 @@ function prepare(drawing) {
   drawing.addEventListener("focusin", (event) => {
     const node = /** @type {Element} */ (event.target).closest(".node");
     const own = node ? nodes().indexOf(node) : -1;
-    const near = edges().filter((each) => each.tail === own || each.head === own);
-    drawing.querySelector(".edge.lit")?.setAttribute("d", near.map((each) => each.d).join(""));
+    const all = edges();
+    const lit = [...reached(all, own, "tail", "head"), ...reached(all, own, "head", "tail")];
+    drawing.querySelector(".edge.lit")?.setAttribute("d", lit.map((each) => each.d).join(""));
   });
   for (const each of nodes()) if (!each.hasAttribute("href")) each.setAttribute("tabindex", "0");
 }

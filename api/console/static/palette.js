@@ -1,8 +1,9 @@
-// Ctrl-K: one box for definitions, runs, projects, pages, and the verbs of the page that is open.
+// Ctrl-K: one box for definitions, runs, projects, pages, and the tasks and verbs of the page that is open.
 // @ts-check
 
 const opener = /** @type {HTMLElement | null} */ (document.querySelector("[data-palette]"));
 const PAUSE_MS = 80;
+const MOST_TASKS = 8;
 
 /** @typedef {{kind: string, name: string, told: string, href?: string, act?: () => void}} Found */
 
@@ -54,6 +55,17 @@ function palette(link) {
     }));
   }
 
+  /** The tasks of the graph that the page shows: one that is chosen has the focus, and its edges are lit. @returns {Found[]} */
+  function tasks() {
+    const words = box.value.toLowerCase().trim();
+    const named = (/** @type {Element} */ each) => each.getAttribute("data-name") || "";
+    const all = words ? [...document.querySelectorAll("[data-drawing] .node")] : [];
+    return all.filter((each) => named(each).toLowerCase().includes(words)).slice(0, MOST_TASKS).map((each) => ({
+      kind: link.dataset.task || "", name: named(each), told: link.dataset.verb || "",
+      act: () => { /** @type {SVGElement} */ (each).focus({ preventScroll: true }); each.scrollIntoView({ block: "center", inline: "center" }); },
+    }));
+  }
+
   async function ask() {
     asking.abort();
     asking = new AbortController();
@@ -61,9 +73,9 @@ function palette(link) {
       const place = `/find?q=${encodeURIComponent(box.value)}`;
       const answer = await fetch(place, { headers: { Accept: "application/json", "Orcaflow-Language": document.documentElement.lang }, signal: asking.signal });
       if (answer.redirected) { location.reload(); return; }
-      show([...(await answer.json()).items, ...verbs()]);
+      show([...tasks(), ...(await answer.json()).items, ...verbs()]);
     } catch (error) {
-      if (!(error instanceof DOMException)) show(verbs());
+      if (!(error instanceof DOMException)) show([...tasks(), ...verbs()]);
     }
   }
 
@@ -122,6 +134,7 @@ function palette(link) {
     if (dialog.open) dialog.close();
     else open();
   });
+  document.addEventListener("orcaflow:find", open);
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
