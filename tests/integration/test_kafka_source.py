@@ -474,7 +474,7 @@ def test_a_source_whose_python_begins_too_late_is_started_again(
     monkeypatch.setattr(task, "start_query", start)
     attempts = Attempts(spark, broker, server, folder)
     assert attempts.run(Supervisor([lambda _: True]), {0: {0: 0, 1: 0}})
-    assert len(starts) == 2
+    assert len(starts) >= 2  # Another may be late on a busy machine.
     assert [each for each in attempts.said if "did not begin in time" in each]
 
 
