@@ -256,15 +256,19 @@ def principal_of_session(
     """Return the principal of a session; None if it has ended, or is none."""
     if not _FORM.fullmatch(session):
         return None
-    with engine.begin() as db:
-        holder = store.holder_of_session(db, _hash(session))
+    session_hash = _hash(session)
+    with engine.connect() as db:
+        holder = store.holder_of_session(db, session_hash)
     if holder is None:
         return None
+    if holder.is_due:
+        with engine.begin() as db:
+            store.note_use(db, session_hash)
     return Principal(
         user_id=holder.user_id,
         user_name=holder.user_name,
         scope=EVERYTHING,
-        session_hash=_hash(session),
+        session_hash=session_hash,
         address=address,
         request=request,
     )

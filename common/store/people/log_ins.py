@@ -10,11 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from common.store.fixed_statement import FixedRead
 from common.store.people.users import HASH_PREFIX
 from common.store.tables import login_failure, session, user
 
@@ -44,6 +58,8 @@ class SessionHolder:
 
     user_id: int
     user_name: str
+    is_due: bool = False
+    """True if the use of the session is to be noted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,25 +164,35 @@ def key_of(session_hash: str) -> str:
 
 
 def holder_of_session(db: Connection, session_hash: str) -> SessionHolder | None:
-    """Read the enabled user of a session that has not expired, and note its use once a minute."""
-    row = db.execute(
-        select(
-            user.c.id,
-            user.c.user_name,
-            (session.c.last_login_time < func.now() - _NOTED_EVERY).label("is_due"),
-        )
-        .join_from(session, user, user.c.id == session.c.user_id)
+    """Read the enabled user of a session that has not expired."""
+    for row in _holder().rows(db, {"session_hash": session_hash}):
+        return SessionHolder(user_id=row.id, user_name=row.user_name, is_due=row.is_due)
+    return None
+
+
+def note_use(db: Connection, session_hash: str) -> None:
+    """Note that a session is used, once a minute."""
+    db.execute(
+        update(session)
         .where(session.c.id == session_hash)
+        .where(_is_due())
+        .values(last_login_time=func.now())
+    )
+
+
+@cache
+def _holder() -> FixedRead:
+    return FixedRead(
+        select(user.c.id, user.c.user_name, _is_due().label("is_due"))
+        .join_from(session, user, user.c.id == session.c.user_id)
+        .where(session.c.id == bindparam("session_hash", type_=String))
         .where(_is_good())
         .where(user.c.state == _ENABLED)
-    ).first()
-    if row is None:
-        return None
-    if row.is_due:
-        db.execute(
-            update(session).where(session.c.id == session_hash).values(last_login_time=func.now())
-        )
-    return SessionHolder(user_id=row.id, user_name=row.user_name)
+    )
+
+
+def _is_due() -> ColumnElement[bool]:
+    return session.c.last_login_time < func.now() - _NOTED_EVERY
 
 
 def is_good_session(session_hash: str) -> ColumnElement[bool]:
