@@ -61,7 +61,7 @@ function palette(link) {
     const named = (/** @type {Element} */ each) => each.getAttribute("data-name") || "";
     const all = words ? [...document.querySelectorAll("[data-drawing] .node")] : [];
     return all.filter((each) => named(each).toLowerCase().includes(words)).slice(0, MOST_TASKS).map((each) => ({
-      kind: link.dataset.task || "", name: named(each), told: link.dataset.verb || "",
+      kind: link.dataset.taskKind || "", name: named(each), told: link.dataset.verb || "",
       act: () => { /** @type {SVGElement} */ (each).focus({ preventScroll: true }); each.scrollIntoView({ block: "center", inline: "center" }); },
     }));
   }
