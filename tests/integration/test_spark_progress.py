@@ -83,6 +83,20 @@ def test_what_runs_is_told_while_it_runs(host: Host, tmp_path: Path) -> None:
     assert end.facts.ui_link.startswith("http://127.0.0.1:")
 
 
+def test_a_stage_that_was_skipped_does_not_count_in_a_short_task(
+    host: Host, tmp_path: Path
+) -> None:
+    """Of a task that is over at once only its queries have told, and they know no such stage."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    end = run(host, HELD.format(gate=str(gate)))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    assert end.facts is not None
+    progress = end.facts.progress
+    assert progress.stages_running == progress.tasks_running == 0
+    assert progress.tasks_done == progress.tasks > 0
+
+
 def test_an_end_tells_what_was_moved_and_what_it_took(host: Host, tmp_path: Path) -> None:
     end = run(host, MOVES.format(path=str(tmp_path / "rows")))
     assert end.state is TaskState.SUCCESS, host.log(1)

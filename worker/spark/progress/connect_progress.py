@@ -87,17 +87,19 @@ class ConnectProgress:
     ) -> None:
         """A message about one query; on the thread that waits for its result."""
         with self._lock:
-            running = inflight_tasks
+            running = 0 if done else inflight_tasks
             for stage in stages or ():
-                left = stage.num_tasks - stage.num_completed_tasks
+                # What a query has left undone was skipped, or ended behind its last message.
+                tasks = stage.num_completed_tasks if done else stage.num_tasks
+                left = tasks - stage.num_completed_tasks
                 active = 0 if stage.done else min(running, left)
                 running -= active
                 self._tally.see_stage(
                     {
                         "stageId": stage.stage_id,
                         # Open until the REST API has told the rest of it.
-                        "status": "ACTIVE" if active or not stage.done else "",
-                        "numTasks": stage.num_tasks,
+                        "status": "ACTIVE" if active or not (stage.done or done) else "",
+                        "numTasks": tasks,
                         "numActiveTasks": active,
                         "numCompleteTasks": stage.num_completed_tasks,
                         "inputBytes": stage.num_bytes_read,
