@@ -8,12 +8,15 @@ is left out in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
+from common.clock import SystemClock
 from common.errors import NotFoundError
 from common.model.rights import Action
-from common.store.connect import Connection
+from common.store.connect import Connection, Engine
 from common.store.people import numbered_pages as store
 from common.store.people.definitions import DefinitionRow
 from common.store.people.numbered_pages import MOST_COUNTED, RunName, Slice
@@ -21,12 +24,14 @@ from common.store.people.rights import Thing
 from common.store.people.schedule_views import ScheduleView
 from common.store.people.views import ProcessInstanceView, TaskInstanceView, process_instances
 from operations.errors import UsageError
+from operations.kept_totals import KeptTotals
 from operations.rights import seen
 
 if TYPE_CHECKING:
     from operations.session import Session
 
 LARGEST_PAGE: Final = 1000
+_kept: WeakKeyDictionary[Engine, KeptTotals] = WeakKeyDictionary()
 _Row = TypeVar("_Row")
 
 
@@ -183,11 +188,24 @@ def _page(
     wanted = slice_of(page, size)
     if any(isinstance(each, str) and "\0" in each for each in filters.values()):
         return [], 0
+    kept = _kept_of(session.engine)
+    asked = (read.__name__, project_id, *((name, _hashable(filters[name])) for name in filters))
     with session.engine.connect() as db:
         seen(db, session.principal, Action.VIEW, Thing.PROJECT, project_id)
-        found, total = _read(db, read, project_id, wanted, filters)
+        known = kept.find(asked)
+        found, total = _read(db, read, project_id, replace(wanted, total=known), filters)
+    if known is None:
+        kept.keep(asked, total)
     check_whole(total, page, size)
     return found, total
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _kept_of(engine: Engine) -> KeptTotals:
+    return _kept.setdefault(engine, KeptTotals(SystemClock()))
 
 
 def _read(

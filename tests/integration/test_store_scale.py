@@ -332,6 +332,19 @@ def test_a_page_by_number_reads_hardly_more_than_is_before_it(
 
 
 @pytest.mark.parametrize("read", [instance_slice, task_slice])
+def test_a_total_that_is_known_is_not_counted_again(
+    made: Engine, read: Callable[..., tuple[list[object], int]]
+) -> None:
+    found: list[tuple[list[object], int]] = []
+    with made.connect() as db:
+        known = Slice(offset=100, limit=10, total=77_000)
+        asked = rows_read(made, lambda: found.append(read(db, 1, known)))
+    assert not any("count(" in each for each in asked)
+    ((rows, total),) = found
+    assert (len(rows), total) == (10, 77_000)
+
+
+@pytest.mark.parametrize("read", [instance_slice, task_slice])
 def test_a_page_by_number_that_is_the_last_needs_no_count(
     made: Engine, read: Callable[..., object]
 ) -> None:

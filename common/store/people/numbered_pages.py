@@ -51,10 +51,11 @@ _ESCAPE: Final = "\\"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The rows from `offset` on, `limit` at most."""
+    """The rows from `offset` on, `limit` at most. A `total` that is known is not counted again."""
 
     offset: int
     limit: int
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,5 +248,7 @@ def _ids(db: Connection, statement: Select[Any], wanted: Slice) -> tuple[list[in
         if len(ids) < wanted.limit and (ids or not wanted.offset):
             # The last page tells the rest.
             return ids, min(wanted.offset + len(ids), MOST_COUNTED)
+    if wanted.total is not None:
+        return ids, wanted.total
     bounded = statement.order_by(None).limit(MOST_COUNTED).subquery()
     return ids, db.scalar(select(func.count()).select_from(bounded)) or 0
