@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -458,6 +459,53 @@ def test_a_run_is_begun_by_keyboard_alone_with_its_parameters(
     ada.sees("[data-log]", "831 of 2013-01-02")
 
 
+def test_the_tour_of_the_readme_is_done_by_keyboard_alone(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    readme = Path("README.md").read_text(encoding="utf-8")
+    hello = readme.partition("<!-- file: hello.json -->\n```json\n")[2].partition("```")[0]
+    ada = visits()
+    keys = ada.page.keyboard
+    for link in ("/definitions", "/definitions/new", "/projects/1/edit", "?view=document"):
+        ada.press(f'a[href="{link}"]')
+    ada.tab_to('textarea[name="content"]')
+    keys.press("Control+a")
+    keys.insert_text(hello)
+    until(lambda: ada.page.inner_text("[data-status]") == "saved")
+    ada.press('a[href="/projects/1/propose"]')
+    ada.press('button[formaction$="/publish"]')
+    ada.sees("h1", "hello")
+    ada.press('.crumbs a:not([href="/definitions"])')
+    ada.press('.verbs a[href$="/run"]')
+    ada.press("form.form button")
+    ada.press('form[action$="/run"] button')
+    run = ada.place()
+    ada.sees("[data-part=state]", "success")
+    ada.sees('[data-part="facts"]', "3 success")
+    ada.tab_to("[data-drawing]")
+    for _ in ("extract", "transform", "load"):
+        keys.press("ArrowRight")
+    with ada.page.expect_navigation():
+        keys.press("Enter")
+    assert ada.place().endswith("task=load")
+    ada.sees("[data-log]", "499500")
+    ada.press('.panel a[href$="/log"]')
+    ada.sees("[data-whole]", "499500")
+    ada.press('.crumbs a[href$="task=load"]')
+    ada.press('.panel a[href$="/script"]')
+    ada.sees("main", "spark.range(1000).selectExpr('sum(id)').show()")
+    day = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+    ada.sees("main", day)
+    ada.press('.side a[href="/runs"]')
+    ada.press(f'a[href="{run}"]')
+    ada.confirm("rerun")
+    attempts = (
+        "SELECT count(*) FROM t_ds_task_instance WHERE process_instance_id = %s AND state = 7"
+    )
+    until(lambda: cluster.rows(attempts, int(run.removeprefix("/runs/"))) == [(6,)])
+    ada.sees("[data-part=state]", "success")
+
+
 def test_a_log_is_followed_to_its_end_and_read_from_its_begin(
     visits: Callable[..., Visitor], cluster: PrivateCluster
 ) -> None:
@@ -589,7 +637,7 @@ def test_the_editor_saves_a_moment_after_somebody_stops_typing(
     ada.page.fill("input[name=before]", "last")
     # The server has drawn the graph anew.
     ada.page.wait_for_selector('[data-ends*="-"]', state="attached")
-    ada.sees("[data-status]", "saved")
+    until(lambda: ada.page.inner_text("[data-status]") == "saved")
     ((text,),) = cluster.rows(
         "SELECT content FROM t_ds_definition_draft_save ORDER BY draft_id DESC, revision DESC LIMIT 1"
     )

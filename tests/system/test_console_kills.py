@@ -28,8 +28,8 @@ _STALE = """async () => {
   const answer = await fetch(location.href, { cache: "no-store" });
   const made = new DOMParser().parseFromString(await answer.text(), "text/html");
   const text = (each) => each && each.textContent.replace(/\\s+/g, " ").trim();
-  const state = (each) => each.getAttribute("href") || `${each.className.baseVal} ${each.getAttribute("points")}`;
-  const states = (each) => each && [...each.querySelectorAll("use, polyline")].map(state);
+  const state = (each) => each.getAttribute("href") || `${each.className.baseVal} ${each.getAttribute("points") || each.dataset.ends}`;
+  const states = (each) => each && [...each.querySelectorAll("use, polyline, .mark, [data-ends]")].map(state);
   return [...document.querySelectorAll("[data-part]")].filter((part) => {
     const fresh = made.querySelector(`[data-part="${part.dataset.part}"]`);
     return text(part) !== text(fresh) || String(states(part)) !== String(states(fresh));
