@@ -143,7 +143,7 @@ _REPEATED: Final = {
         "operations/instances:cells_of",
         *("operations/python_gateway/stored:submit", "operations/tasks:force_success 2"),
         "operations/definition_versions:version_page",
-        "operations/run_changes:changes_since_good",
+        *("operations/run_changes:changes_since_good", "operations/run_orders:orders_of"),
         "operations/tasks:force_success 3",
     ),
     "the project of the path was found among those that the caller sees, and is the object's": (

@@ -278,7 +278,7 @@ def test_hostile_names_are_texts_on_every_page(client: TestClient, ada: str, db:
         f"/runs?definition={query}",
         *(
             f"/runs/{run}?view={each}&task=a"
-            for each in ("graph", "timeline", "list", "parameters")
+            for each in ("graph", "timeline", "list", "parameters", "history")
         ),
         f"/runs/{run}?task={query}",
         f"/definitions?name={query}",

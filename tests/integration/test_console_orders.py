@@ -14,12 +14,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select
 
 from api.cookies import COOKIE
+from common.model.commands import CommandType
 from common.model.states import ProcessState, ReleaseState
 from common.store import tables as t
 from operations.datasources import create_datasource
+from operations.instance_commands import put_commands
 from operations.log_ins import csrf_token
 from operations.scheduling import set_release_state
 from operations.session import Session
+from operations.tasks import force_success
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import a_schedule
 from tests.integration.cli_rows import a_definition
@@ -247,3 +250,22 @@ def test_the_calendar_has_the_ledgers_fires_those_to_come_and_the_reason_of_none
         assert answer.status_code == 422, wrong
     for week in ("soon", "0001-01-01"):
         assert get(client, f"/schedules/calendar?week={week}", ada).status_code == 422
+
+
+def test_the_history_of_a_run_tells_who_has_ordered_what(
+    client: TestClient, owner: Session, ada: str, db: Engine
+) -> None:
+    runs = [a_run(db, "flights"), a_run(db, "hotels")]
+    with db.connect() as connection:
+        attempts = select(t.task_instance.c.id).where(t.task_instance.c.name == "b")
+        attempt = connection.scalars(attempts.order_by(t.task_instance.c.id)).first() or 0
+    force_success(owner, attempt)
+    put_commands(owner, runs, CommandType.REPEAT_RUNNING)
+    texts = [get(client, f"/runs/{run}?view=history", ada).text for run in runs]
+    found = [re.findall(r"<code>(\S+)</code> was ordered", text) for text in texts]
+    assert found == [["rerun", "force-success"], ["rerun"]]
+    assert all("commands " in text for text in texts)
+    other = a_run(db, "trains")
+    assert "was ordered" not in get(client, f"/runs/{other}?view=history", ada).text
+    viewer = session_of(client, owner, "sees", "viewer")
+    assert "force-success" in get(client, f"/runs/{runs[0]}?view=history", viewer).text

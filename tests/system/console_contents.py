@@ -52,7 +52,10 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
     ((definition,),) = cluster.rows(
         "SELECT process_definition_id FROM t_ds_process_instance WHERE id = %s", run
     )
-    sides = [f"/runs/{run}?view={each}" for each in ("graph", "timeline", "list", "parameters")]
+    sides = [
+        f"/runs/{run}?view={each}"
+        for each in ("graph", "timeline", "list", "parameters", "history")
+    ]
     return [
         "/",
         *("/definitions", "/definitions/new"),

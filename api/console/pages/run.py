@@ -14,6 +14,7 @@ from fastapi.responses import RedirectResponse
 from api.console import looks
 from api.console.application import application_of
 from api.console.graph import BOX, Graph, Task, graph_of
+from api.console.history import History, Ordered, Ran, Tried, history_of
 from api.console.parts import HEADER
 from api.console.rendering import rendered
 from api.console.since import ShownSince, since
@@ -36,9 +37,10 @@ from operations.instance_commands import recover as put_recovery
 from operations.instances import dag_of, instance_detail
 from operations.rights import may
 from operations.run_changes import changes_since_good
+from operations.run_orders import orders_of
 from operations.tasks import force_success, list_tasks
 
-_VIEWS: Final = ("graph", "timeline", "list", "parameters")
+_VIEWS: Final = ("graph", "timeline", "list", "parameters", "history")
 _MOST_ATTEMPTS: Final = 10_000
 _OPERATE: Final = Policy(takes=Action.OPERATE, thing="instance")
 _clock = SystemClock()
@@ -105,6 +107,7 @@ def show(visit: Visit) -> Response:
             (name, task_row(newest[name], now=now) if name in newest else None, _look(newest, name))
             for name in names
         ],
+        history=_history(visit, detail.instance, attempts) if view == "history" else None,
         parameters=_parameters(parameter_fields(detail)) if view == "parameters" else {},
         chosen=chosen,
         chosen_task=chosen_task,
@@ -127,6 +130,43 @@ def _since(
         return None
     found = changes_since_good(visit.session, run, attempts, now=_clock.now())
     return None if found is None else since(found.good, found.changes)
+
+
+def _history(
+    visit: Visit, run: ProcessInstanceView, attempts: Sequence[TaskInstanceView]
+) -> History:
+    """Return what happened, with the orders of people."""
+    ran = Ran(
+        state=run.state,
+        start_time=run.start_time,
+        end_time=run.end_time,
+        host=run.host,
+        note=run.state_reason,
+    )
+    tried = [
+        Tried(
+            id=each.id,
+            name=each.name,
+            number=each.attempt,
+            state=each.state,
+            start_time=each.start_time,
+            end_time=each.end_time,
+            host=each.host,
+            note=each.failure_reason or each.reason,
+        )
+        for each in attempts
+    ]
+    orders = [
+        Ordered(
+            at=each.at,
+            verb=each.action.partition(".")[2],
+            by=each.user_name,
+            attempt=each.task_instance_id,
+            note=each.detail,
+        )
+        for each in orders_of(visit.session, run.id)
+    ]
+    return history_of(ran, tried, orders)
 
 
 def _newest(attempts: Sequence[TaskInstanceView]) -> dict[str, TaskInstanceView]:

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, or_, select
+from sqlalchemy import Connection, and_, any_, func, insert, literal, or_, select
 
 from common.model.rights import Principal
-from common.store.tables import audit_log
+from common.store.tables import audit_log, task_instance
 from common.store.transaction import storable
 
 
@@ -96,6 +96,41 @@ def add_line(
             detail=None if detail is None else storable(detail),
         )
     )
+
+
+def orders_on(
+    db: Connection, process_instance_id: int, *, since: datetime, most: int
+) -> list[AuditLine]:
+    """List what was done to a run and its attempts since a moment, the newest first.
+
+    An order to many runs has their ids in its name.
+    """
+    attempts = select(task_instance.c.id).where(
+        task_instance.c.process_instance_id == process_instance_id
+    )
+    listed = literal(str(process_instance_id)) == any_(
+        func.string_to_array(audit_log.c.object_name, ", ")
+    )
+    rows = db.execute(
+        select(audit_log)
+        .where(audit_log.c.at >= since)
+        .where(audit_log.c.outcome == "done")
+        .where(
+            or_(
+                and_(
+                    audit_log.c.object_type == "instance",
+                    or_(
+                        audit_log.c.object_id == process_instance_id,
+                        and_(audit_log.c.object_id.is_(None), listed),
+                    ),
+                ),
+                and_(audit_log.c.object_type == "task", audit_log.c.object_id.in_(attempts)),
+            )
+        )
+        .order_by(audit_log.c.id.desc())
+        .limit(most)
+    )
+    return [AuditLine(**row) for row in rows.mappings()]
 
 
 def last_change(
