@@ -162,7 +162,7 @@ def build(
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(Exception, on_any_error)
-    app.add_middleware(Patience)
+    app.add_middleware(Patience, page_of=console.page_of)
     app.front = Gate(Lane(app.framework, routes=quick, threads=config.api.pool_size))
     return app
 

@@ -7,9 +7,10 @@ handler that was given up goes on in its thread, and what it says then is droppe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from api import waiting
 from api.dolphinscheduler.serving import BASE as DOLPHINSCHEDULER
@@ -27,8 +28,12 @@ SILENT: Final = (
 class Patience:
     """Lets a request take its time, and no more; one that has begun to answer is left alone."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(
+        self, app: Application, *, page_of: Callable[[Request, Response], Response]
+    ) -> None:
+        """`page_of` makes a page of a problem, for a browser."""
         self._app = app
+        self._page_of = page_of
         self._given_up: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,7 +61,11 @@ class Patience:
         is_given_up = True
         self._given_up.add(work)
         work.add_done_callback(self._end)
-        await unavailable(Request(scope), SILENT)(scope, receive, send)
+        request = Request(scope)
+        told: Response = unavailable(request, SILENT)
+        if "text/html" in request.headers.get("accept", ""):
+            told = self._page_of(request, told)
+        await told(scope, receive, send)
 
     def _end(self, work: asyncio.Task[None]) -> None:
         self._given_up.discard(work)

@@ -237,6 +237,11 @@ def _problem_page(request: Request, error: Exception) -> Response:
         if isinstance(error, SchedulerError)
         else on_any_error(request, error)
     )
+    return page_of(request, answer)
+
+
+def page_of(request: Request, answer: Response) -> Response:
+    """Return a problem's JSON as a page, for people."""
     problem = json.loads(bytes(answer.body))
     made = rendered(
         "problem.html", zone=None, request=request, status=answer.status_code, problem=problem

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, insert, select, text, update
 
 from api.console.parts import HEADER
 from api.console.rendering import POLICY, STYLE
@@ -26,6 +27,7 @@ from common.model.complement_states import ComplementState
 from common.model.rights import ROLES
 from common.model.states import ProcessState, ReleaseState
 from common.store import tables as t
+from common.store.connect import engine
 from operations.log_ins import csrf_token
 from operations.session import Session
 from operations.users import create_user
@@ -469,3 +471,25 @@ def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> Non
     failed = get(client, "/runs?state=FAILURE&definition=", ada).text
     assert re.findall(r'<td><a href="/runs/(\d+)"', failed) == [str(run)]
     assert "No such run" in get(client, "/runs?definition=none", ada).text
+
+
+def test_pages_say_that_the_database_is_away(
+    client: TestClient, ada: str, app: FastAPI, db: Engine
+) -> None:
+    def seen(place: str) -> Any:
+        headers = {"Cookie": f"{COOKIE}={ada}", "Accept": "text/html,*/*;q=0.8"}
+        return client.get(place, headers=headers)
+
+    app.state.patience_seconds = 0.2
+    with client, db.connect() as other:
+        # It says nothing: nobody waits for it.
+        other.execute(text("LOCK TABLE t_ds_process_definition IN ACCESS EXCLUSIVE MODE"))
+        answers = [seen(place) for place in ("/", "/definitions", "/runs")]
+        other.rollback()
+        app.state.patience_seconds = 60
+        assert seen("/definitions").status_code == 200
+    app.state.engine = engine("postgresql+psycopg2://nobody@127.0.0.1:1/none")
+    for answer in (*answers, seen("/runs")):
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.headers["content-type"].startswith("text/html")
+        assert '<p class="reason">' in answer.text

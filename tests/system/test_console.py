@@ -359,6 +359,64 @@ def test_pages_work_without_scripts(
     assert "stopped" in ada.page.inner_text("[data-part=state]")
 
 
+def test_a_run_that_is_begun_twice_is_one(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("once", [a_task("says", "true")])
+    ada = visits()
+    ada.open(f"/definitions/{definition}/run")
+    ada.press("form.form button")
+    begin = 'form[action$="/run"] button'
+    with ada.page.expect_navigation():
+        ada.page.dblclick(begin)
+    ada.sees("[data-part=state]", "success")
+    run = ada.place()
+    ada.page.go_back()
+    ada.press(begin)
+    assert ada.place() == run
+    assert cluster.rows(
+        "SELECT count(*) FROM t_ds_process_instance WHERE process_definition_id = %s", definition
+    ) == [(1,)]
+
+
+def test_a_page_that_is_open_says_that_its_session_or_its_definition_is_gone(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    definition = cluster.define("leaving", [a_task("says", "true")])
+    ada, eve = visits(), visits()
+    ada.open(f"/definitions/{definition}")
+    eve.open(f"/definitions/{definition}")
+    ada.confirm("offline")
+    assert cluster.orcaflow("definition", "delete", str(definition), "--yes").returncode == 0
+    eve.tab_to('.ask summary[data-verb$="/offline"]')
+    eve.page.keyboard.press("Enter")
+    eve.press('form[action$="/offline"] button')
+    eve.sees("main", f"{definition}")
+    assert eve.page.locator("h1").count() == 1
+    eve.faults.clear()  # The answer is 404, which a browser notes.
+    run = cluster.begin(cluster.define("staying", [a_task("sleeps", "sleep 600")]))
+    eve.open(f"/runs/{run}")
+    cluster.rows("DELETE FROM t_ds_session")
+    assert cluster.orcaflow("instance", "stop", str(run)).returncode == 0
+    eve.page.wait_for_url(re.compile("/login"))
+    assert cluster.await_end(run) == ProcessState.STOP
+
+
+def test_a_browser_whose_clock_is_a_day_off_shows_what_happens(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    gate = cluster.home / "clock-gate"
+    script = f"until [ -e {gate} ]; do sleep 0.05; done"
+    run = cluster.begin(cluster.define("elsewhen", [a_task("waits", script)]))
+    ada = visits()
+    ada.page.clock.set_system_time(datetime.now(UTC) + timedelta(days=1))
+    ada.open(f"/runs/{run}")
+    ada.sees("[data-part=state]", "running")
+    gate.touch()
+    ada.sees("[data-part=state]", "success")
+    ada.sees('[data-part="facts"]', "1 success")
+
+
 def test_what_happens_is_on_the_screen_without_a_reload(
     visits: Callable[..., Visitor], cluster: PrivateCluster
 ) -> None:

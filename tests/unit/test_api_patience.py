@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import Request, Response
 
 from api.gate import Receive, Scope, Send
 from api.patience import Patience
@@ -31,23 +32,30 @@ class Slow:
         self.has_ended.set()
 
 
+def page_of(request: Request, told: Response) -> Response:
+    return Response(f"<p>{told.status_code}", status_code=503, media_type="text/html")
+
+
 async def nothing() -> dict[str, Any]:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-def asked(seconds: float, path: str = "/api/v1/me", prefer: bytes = b"") -> dict[str, Any]:
+def asked(
+    seconds: float, path: str = "/api/v1/me", prefer: bytes = b"", accept: bytes = b"*/*"
+) -> dict[str, Any]:
     app = SimpleNamespace(state=SimpleNamespace(patience_seconds=seconds))
-    return {"type": "http", "app": app, "path": path, "headers": [(b"prefer", prefer)]}
+    headers = [(b"prefer", prefer), (b"accept", accept)]
+    return {"type": "http", "app": app, "path": path, "headers": headers}
 
 
-async def given_up() -> list[Any]:
+async def given_up(accept: bytes = b"*/*") -> list[Any]:
     slow, sent = Slow(), list[Any]()
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await Patience(slow)(asked(0.0), nothing, send)
+    await Patience(slow, page_of=page_of)(asked(0.0, accept=accept), nothing, send)
     slow.begin.set()
     slow.end.set()
     await slow.has_ended.wait()
@@ -60,6 +68,11 @@ def test_what_is_said_after_it_was_given_up_is_dropped() -> None:
     assert (sent[0]["status"], b"unavailable" in sent[1]["body"]) == (503, True)
 
 
+def test_a_browser_is_given_a_page() -> None:
+    begin, end = asyncio.run(given_up(accept=b"text/html,*/*;q=0.8"))
+    assert (begin["status"], end["body"]) == (503, b"<p>503")
+
+
 async def begun(scope: dict[str, Any], *, late: bool = False) -> list[Any]:
     slow, sent = Slow(), list[Any]()
     if not late:
@@ -68,7 +81,7 @@ async def begun(scope: dict[str, Any], *, late: bool = False) -> list[Any]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    request = asyncio.ensure_future(Patience(slow)(scope, nothing, send))
+    request = asyncio.ensure_future(Patience(slow, page_of=page_of)(scope, nothing, send))
     done, _ = await asyncio.wait({request}, timeout=0.1)
     assert not done
     slow.begin.set()
