@@ -1,4 +1,4 @@
-"""What people have ordered for a run: read from the audit, for whoever sees the run."""
+"""Orders of people to a run, read from the audit for all who see the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run, one after the other: attempts, orders of people, its end. Pure."""
+"""The history of a run: attempts, orders of people, its end, the newest first. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Event:
     task: str | None = None
     attempt: int | None = None
     by: str | None = None
-    """Who ordered it, or the worker or master that did it."""
+    """The one who ordered it, or the worker or master that did it."""
     note: str | None = None
 
 

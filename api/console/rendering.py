@@ -79,6 +79,9 @@ def rendered(
         )
     )
     headers = {**_HEADERS, "Vary": f"{HEADER}, {VARY}", "Content-Language": language}
+    if asked is not None and asked.method == "POST":
+        # Whoever goes back to it would be asked to send the form once more.
+        headers["Cache-Control"] = "private, no-cache"
     if known is None:
         return HTMLResponse(body, status_code=status, headers=headers)
     title = html.unescape(body.partition("<title>")[2].partition("</title>")[0])

@@ -43,6 +43,19 @@ def missing() -> str | None:
     return None
 
 
+OPENED = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+UPRIGHT = """
+[...document.querySelectorAll("main *, nav *")].filter((each) => {
+  if (each.childElementCount || each.closest("svg, option, .lines") || each.textContent.trim().length < 2) return false;
+  const range = document.createRange();
+  range.selectNodeContents(each);
+  const lines = [...range.getClientRects()].filter((one) => one.width > 1);
+  return lines.length > 1 && Math.max(...lines.map((one) => one.width)) < 24;
+}).map((each) => each.textContent.trim())
+"""
+"""Words that are set sign below sign."""
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser of a module of tests, which are left out without one."""

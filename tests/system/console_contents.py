@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import json
 
+from common.model.states import ProcessState
 from common.model.topologies import Wanted
 from tests.integration.api_worlds import A_REPORT, a_graph
-from tests.system.cluster import PrivateCluster
+from tests.system.cluster import PrivateCluster, a_task
 from tests.unit.stream_specs import SMALL
+
+
+def add_examples(cluster: PrivateCluster) -> None:
+    """Something for each page: definitions, a pool, a schedule, a complement, a topology."""
+    examples = [f"examples/control/{each}.json" for each in ("region", "nightly", "morning")]
+    imported = cluster.orcaflow("definition", "import", *examples)
+    assert imported.returncode == 0, imported.stderr
+    cluster.told("pool", "create", "database", "--size", "2")
+    cluster.told("datasource", "create", "own")
+    cluster.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
+    days = ("--from", "2013-01-01", "--to", "2013-02-03")
+    cluster.told("complement", "region", *days)
+    add_words(cluster)
+    add_flow(cluster)
 
 
 def add_words(cluster: PrivateCluster) -> None:
@@ -93,3 +108,90 @@ def places(cluster: PrivateCluster, run: int) -> list[str]:
         *("/datasources", "/datasources/1", "/projects", "/projects/1", "/tokens", "/users"),
         "/users/1",
     ]
+
+
+def a_failed_run(cluster: PrivateCluster) -> int:
+    """A run that failed, and succeeds when it is done again."""
+    mark = cluster.home / "mended"
+    definition = cluster.define(
+        "figures",
+        [
+            a_task("land", "echo landed"),
+            a_task("clean", f"test -e {mark} || {{ echo no such column: amout; exit 3; }}", "land"),
+            a_task("report", "true", "clean"),
+        ],
+    )
+    # It has succeeded once, by a former version.
+    former = json.dumps({"tasks": [a_task("land", "true"), a_task("gone", "true", "land")]})
+    cluster.rows(
+        "INSERT INTO t_ds_process_definition_log (process_definition_id, version, document, note)"
+        " SELECT id, 1, %s, 'the first' FROM t_ds_process_definition WHERE id = %s",
+        json.dumps({"name": "figures", "processDefinitionJson": json.loads(former)}),
+        definition,
+    )
+    cluster.rows("UPDATE t_ds_process_definition SET version = 2 WHERE id = %s", definition)
+    cluster.rows(
+        "INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,"
+        " executor_id, process_instance_json, start_time, end_time)"
+        " VALUES ('figures-1-1357027200000', %s, 7, 0, 1, %s, now(), now())",
+        definition,
+        former,
+    )
+    run = cluster.begin(definition)
+    assert cluster.await_end(run) == ProcessState.FAILURE
+    mark.touch()
+    return run
+
+
+def a_month_of_runs(cluster: PrivateCluster) -> int:
+    """The run of today of a definition that has run for three weeks and more; it goes on."""
+    edges = {
+        "land": (),
+        "clean_flights": ("land",),
+        "clean_weather": ("land",),
+        "join": ("clean_flights", "clean_weather"),
+        "by_carrier": ("join",),
+        "by_hour": ("join",),
+        "worst_routes": ("join",),
+        "chart": ("by_carrier", "by_hour"),
+        "check": ("chart", "worst_routes"),
+    }
+    # The end of its log, which pictures show, has left the paths of this machine behind.
+    long = "seq -f '%g of 336 parts' 36; sleep 600"
+    tasks = [
+        a_task(name, long if name == "join" else "echo rows=831", *before)
+        for name, before in edges.items()
+    ]
+    definition = cluster.define("flights", tasks)
+    cluster.rows(
+        "INSERT INTO t_ds_process_instance (name, process_definition_id, state, command_type,"
+        " executor_id, process_instance_json, schedule_time, start_time, end_time)"
+        " SELECT 'flights-' || day, %s, CASE WHEN day IN (9, 17) THEN 6 ELSE 7 END, 6, 1, %s,"
+        "  at, at + interval '2 s', at + interval '1 s' * (40 + day * 7 %% 11 + day / 17 * 20)"
+        " FROM generate_series(1, 24) AS day,"
+        "  LATERAL (SELECT date_trunc('day', now()) - interval '1 day' * (25 - day)) AS of(at)",
+        definition,
+        json.dumps({"tasks": tasks}),
+    )
+    cluster.rows(
+        "INSERT INTO t_ds_task_instance (name, task_type, process_definition_id,"
+        " process_instance_id, task_json, state, flag, submit_time, start_time, end_time)"
+        " SELECT node.name, 'SHELL', %s, run.id, '{}', CASE WHEN run.state = 6 AND place = 4 THEN 6"
+        "  ELSE 7 END, 1, run.start_time + interval '4 s' * place,"
+        "  run.start_time + interval '4 s' * place, run.start_time + interval '4 s' * (place + 1)"
+        " FROM t_ds_process_instance AS run,"
+        "  unnest(%s::text[]) WITH ORDINALITY AS node(name, place)"
+        " WHERE run.process_definition_id = %s AND (run.state = 7 OR place <= 4)",
+        definition,
+        list(edges),
+        definition,
+    )
+    schedule = cluster.told("schedule", "create", "flights", "--cron", "0 0 2 * * ? *", "--online")
+    cluster.rows(
+        "INSERT INTO t_ds_schedule_fire (schedule_id, process_definition_id, fire_time, outcome,"
+        " process_instance_id) SELECT %s, process_definition_id, schedule_time + interval '2 h',"
+        " 'fired', id FROM t_ds_process_instance WHERE process_definition_id = %s",
+        schedule["id"],
+        definition,
+    )
+    return cluster.begin(definition)

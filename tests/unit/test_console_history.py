@@ -1,4 +1,4 @@
-"""What happened in a run, as its page tells it: in order, with orders, and not without end."""
+"""The history of a run, as its page tells it: in order, with orders, and not without end."""
 
 from __future__ import annotations
 

@@ -57,8 +57,11 @@ function listen(topics) {
     settle(AGAIN_MS);
   });
   source.addEventListener("error", () => {
-    // Refused, and not merely interrupted: it does not try again by itself.
-    if (source.readyState === EventSource.CLOSED) { close(); settle(AGAIN_MS); }
+    if (source.readyState !== EventSource.CLOSED) return;
+    // Refused, and not merely interrupted: it does not try again by itself. A page learns the reason when it asks.
+    close();
+    tell("end", "");
+    settle(AGAIN_MS);
   });
   return source;
 }

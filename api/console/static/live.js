@@ -8,6 +8,7 @@ const AGAIN_MS = 1000;
 const SLOW_MS = 3000;  // Parts that the server takes long to make.
 const AWAY_MS = 2000;
 const PATIENCE_MS = 10_000;
+const OPEN_AGAIN_MS = 10_000;
 
 /** @typedef {{word: string, glyph: string, colour: string}} Look */
 
@@ -198,7 +199,14 @@ function listen(topics, heard) {
   for (const kind of ["open", "snapshot", "task", "instance", "complement", "alert"]) {
     source.addEventListener(kind, (event) => heard(kind, /** @type {MessageEvent} */ (event).data || ""));
   }
-  source.addEventListener("end", () => { source.close(); heard("end", ""); });
+  const again = () => {
+    source.close();
+    heard("end", "");
+    window.setTimeout(() => listen(topics, heard), OPEN_AGAIN_MS);
+  };
+  source.addEventListener("end", again);
+  // Refused, and not merely interrupted: a page learns the reason when it asks.
+  source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) again(); });
 }
 
 if (page) follow(page);
