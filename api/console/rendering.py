@@ -54,12 +54,14 @@ def rendered(
     status: int = 200,
     visit: Visit | None = None,
     request: Request | None = None,
+    keeps: bool = False,
     **values: object,
 ) -> Response:
     """Return the page of a template. Texts are escaped; `zone` is that of the moments shown.
 
     It is in the language of the visit, or of the request. A visit that asks for parts is answered
-    with those that have changed, as JSON.
+    with those that have changed, as JSON. An answer of a form that `keeps` is shown again to
+    whoever goes back to it, and so must hold no secret.
     """
     asked = request if visit is None else visit.request
     language = ENGLISH if asked is None else language_of(asked)
@@ -79,8 +81,7 @@ def rendered(
         )
     )
     headers = {**_HEADERS, "Vary": f"{HEADER}, {VARY}", "Content-Language": language}
-    if asked is not None and asked.method == "POST":
-        # Whoever goes back to it would be asked to send the form once more.
+    if keeps:
         headers["Cache-Control"] = "private, no-cache"
     if known is None:
         return HTMLResponse(body, status_code=status, headers=headers)

@@ -188,6 +188,7 @@ def test_people_get_roles_and_tokens_and_lose_them(
     )
     assert "default: operator" in get(client, "/users", root).text
     made = sent("/tokens", root, name="ci", role="viewer", days="30")
+    assert made.headers["cache-control"] == "no-store"
     (text,) = re.findall(r'<pre class="code">(\S+)</pre>', made.text)
     bearer = {"Authorization": f"Bearer {text}"}
     assert client.get("/api/v1/me", headers=bearer).status_code == 200

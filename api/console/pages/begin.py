@@ -126,6 +126,7 @@ def check(visit: Visit) -> Response:
         "begin_check.html",
         zone=visit.session.zone,
         visit=visit,
+        keeps=True,
         definition=plan.definition,
         plan=plan,
         tasks=plan.tasks[:_SHOWN_TASKS],
