@@ -285,12 +285,11 @@ def test_a_page_that_is_open_says_that_its_session_or_its_definition_is_gone(
     visits: Callable[..., Visitor], cluster: PrivateCluster
 ) -> None:
     definition = cluster.define("leaving", [a_task("says", "true")])
-    ada, eve = visits(), visits()
-    ada.open(f"/definitions/{definition}")
-    eve.open(f"/definitions/{definition}")
-    ada.confirm("offline")
-    assert cluster.orcaflow("definition", "delete", "leaving").returncode == 0
-    eve.page.reload()
+    eve = visits()
+    eve.open(f"/definitions/{definition}/edit")
+    for verb in ("offline", "delete"):
+        assert cluster.orcaflow("definition", verb, "leaving").returncode == 0
+    eve.press('button[name="act"][value="save"]')
     eve.sees("main", f"no process definition {definition}")
     run = cluster.begin(cluster.define("staying", [a_task("sleeps", "sleep 600")]))
     eve.open(f"/runs/{run}")
