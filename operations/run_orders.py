@@ -31,8 +31,8 @@ def orders_of(session: Session, process_instance_id: int) -> list[RunOrder]:
     Names are told, as in the versions of a definition; addresses are for administrators.
     """
     with session.engine.connect() as db:
-        run = instance_with_id(db, session.principal, process_instance_id)
-        lines = audit.orders_on(db, run.id, since=run.start_time, most=_MOST)
+        instance_with_id(db, session.principal, process_instance_id)
+        lines = audit.orders_on(db, process_instance_id, most=_MOST)
     return [
         RunOrder(
             at=line.at,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, insert, select, update
 
 from api.cookies import COOKIE
 from common.model.commands import CommandType
@@ -262,6 +262,12 @@ def test_the_history_of_a_run_tells_who_has_ordered_what(
         attempt = connection.scalars(attempts.order_by(t.task_instance.c.id)).first() or 0
     force_success(owner, attempt)
     put_commands(owner, runs, CommandType.REPEAT_RUNNING)
+    with db.begin() as connection:
+        # A rerun starts a run anew, behind the order for it.
+        now = datetime.now(UTC)
+        connection.execute(
+            update(t.process_instance).values(start_time=now, command_start_time=now - timedelta(1))
+        )
     texts = [get(client, f"/runs/{run}?view=history", ada).text for run in runs]
     found = [re.findall(r"<code>(\S+)</code> was ordered", text) for text in texts]
     assert found == [["rerun", "force-success"], ["rerun"]]

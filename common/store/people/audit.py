@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, any_, func, insert, literal, or_, select
 
 from common.model.rights import Principal
-from common.store.tables import audit_log, task_instance
+from common.store.tables import audit_log, process_instance, task_instance
 from common.store.transaction import storable
 
 
@@ -98,13 +98,25 @@ def add_line(
     )
 
 
-def orders_on(
-    db: Connection, process_instance_id: int, *, since: datetime, most: int
-) -> list[AuditLine]:
-    """List what was done to a run and its attempts since a moment, the newest first.
+def orders_on(db: Connection, process_instance_id: int, *, most: int) -> list[AuditLine]:
+    """List what was done to a run and its attempts, the newest first.
 
-    An order to many runs has their ids in its name.
+    An order to many runs has their ids in its name. A rerun may begin a run anew, behind the order
+    for it: so lines are sought from the first moment on that is known of the run.
     """
+    first = (
+        select(
+            func.least(
+                process_instance.c.start_time,
+                process_instance.c.command_start_time,
+                select(func.min(task_instance.c.submit_time))
+                .where(task_instance.c.process_instance_id == process_instance_id)
+                .scalar_subquery(),
+            )
+        )
+        .where(process_instance.c.id == process_instance_id)
+        .scalar_subquery()
+    )
     attempts = select(task_instance.c.id).where(
         task_instance.c.process_instance_id == process_instance_id
     )
@@ -113,7 +125,7 @@ def orders_on(
     )
     rows = db.execute(
         select(audit_log)
-        .where(audit_log.c.at >= since)
+        .where(audit_log.c.at >= first)
         .where(audit_log.c.outcome == "done")
         .where(
             or_(
