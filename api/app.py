@@ -22,7 +22,7 @@ from api.druid import serving as druid
 from api.gate import Application, Gate, Receive, Scope, Send
 from api.handling import HandledRoute, handler, keep_apart
 from api.known_tokens import KnownTokens
-from api.lane import Lane
+from api.lane import Lane, greenlets_of
 from api.live.log_stream import threads
 from api.live.streams import Streams
 from api.oidc.client import CALLBACK, LOGIN, Client, client_of
@@ -125,13 +125,15 @@ def build(
 ) -> FastAPI:
     """Build the application; `ConfigurationError` if a route has no policy, or a policy no route.
 
-    `problems` are the reasons why the daemon is not ready.
+    `problems` are the reasons why the daemon is not ready. Its state's `reading_engine` is set by
+    whoever has one (`api.lane`).
     """
     _check(policies)
     app = _Application(version=version, **_PLAIN)
     app.state.document = cache(partial(_document, version, policies))
     app.state.config = config
     app.state.engine = engine
+    app.state.reading_engine = None
     app.state.reach = reach_of(config.api)
     app.state.oidc = _provider(config)
     app.state.streams = Streams()
@@ -163,7 +165,8 @@ def build(
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(Exception, on_any_error)
     app.add_middleware(Patience, page_of=console.page_of)
-    app.front = Gate(Lane(app.framework, routes=quick, threads=config.api.pool_size))
+    greenlets = greenlets_of(config.api.pool_size)
+    app.front = Gate(Lane(app.framework, routes=quick, greenlets=greenlets))
     return app
 
 

@@ -46,10 +46,15 @@ class AskedSession(RequestSession):
     It is told in the thread that then works with it, since it takes a statement.
     """
 
-    def __init__(self, request: Request, *, may_be_known: bool = False) -> None:
-        """With `may_be_known` a token that was good a moment ago is (`api.known_tokens`)."""
+    def __init__(
+        self, request: Request, *, engine: Engine | None = None, may_be_known: bool = False
+    ) -> None:
+        """With `may_be_known` a token that was good a moment ago is (`api.known_tokens`).
+
+        `engine` is another than the application's.
+        """
         state = request.app.state
-        super().__init__(state.config, state.engine, _NOBODY)
+        super().__init__(state.config, engine or state.engine, _NOBODY)
         self._request = request
         self._may_be_known = may_be_known
 
@@ -60,7 +65,9 @@ class AskedSession(RequestSession):
         calls do nothing.
         """
         if self.principal is _NOBODY:
-            self.principal = _principal_of(self._request, may_be_known=self._may_be_known)
+            self.principal = _principal_of(
+                self._request, self.engine, may_be_known=self._may_be_known
+            )
             self._request.app.state.pace.take(self.principal.user_id)
 
 
@@ -70,7 +77,7 @@ async def session_of(request: Request) -> Session:
     return session
 
 
-def _principal_of(request: Request, *, may_be_known: bool) -> Principal:
+def _principal_of(request: Request, engine: Engine, *, may_be_known: bool) -> Principal:
     """Read the principal of the request's token or cookie; `UnauthenticatedError` without one.
 
     A token goes before a cookie. What a cookie changes takes proof that a page of ours sends it.
@@ -80,7 +87,7 @@ def _principal_of(request: Request, *, may_be_known: bool) -> Principal:
     cookie = cookies.session_text(request)
     if given is None and cookie is not None:
         principal = principal_of_session(
-            app.engine, cookie, address=address_of(request), request=request_id(request)
+            engine, cookie, address=address_of(request), request=request_id(request)
         )
         if principal is None:
             raise UnauthenticatedError("the session has ended; log in again")
@@ -94,7 +101,7 @@ def _principal_of(request: Request, *, may_be_known: bool) -> Principal:
     token, address, name = given[len(_SCHEME) :].strip(), address_of(request), request_id(request)
 
     def find() -> Principal | None:
-        return principal_of(app.engine, token, address=address, request=name)
+        return principal_of(engine, token, address=address, request=name)
 
     known: KnownTokens = app.known_tokens
     principal = (

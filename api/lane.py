@@ -3,17 +3,18 @@
 It takes the requests that it can read without any doubt: GET of a route that is `quick`, with a
 token, and parameters that are right. All others go on to the framework, so that the documents, the
 checks and the mistakes of both are the same; what serves them (`api.handling`) is the same anyway.
+
+They are served by greenlets of the loop's thread, on connections of their own, which give way while
+the database works (`reading_engine` of the application's state; without it nothing is taken).
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from queue import SimpleQueue
 from typing import Any, Final, TypeAlias, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -23,24 +24,21 @@ from pydantic import TypeAdapter, ValidationError
 
 from api.asking import AskedSession
 from api.gate import Application, Receive, Scope, Send
+from api.greenlets import Greenlets
 from api.patience import SILENT
 from api.policy import BASE
 from api.problems import on_any_error, on_scheduler_error, unavailable
 from api.route import Route
-from common.clock import SystemClock
 from common.errors import SchedulerError
+from common.store.connect import Engine
 from operations.session import Session
 
 _Work: TypeAlias = Callable[[], Response]
-_Waiting: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Response | None]", _Work]
 
 _ID: Final = re.compile(r"/([1-9][0-9]{0,9})(?=/|$)")
 _LARGEST_ID: Final = 2**31 - 1
-# More contend for the interpreter's lock, which took a third of the processor time again.
-_MOST_THREADS: Final = 4
-_SLOW_SECONDS: Final = 0.1
+_MOST_GREENLETS: Final = 4
 _LONGEST_QUERY: Final = 4096
-_clock: Final = SystemClock()
 _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -127,56 +125,57 @@ class _Limits:
             if end > now:
                 loop.call_later(end - now, self._look, loop)
                 return
-            _answer(future, None)
+            if not future.done():
+                future.set_result(None)
         self._is_timed = False
 
 
+def greenlets_of(pool_size: int) -> int:
+    """Return the number of connections for plain reads among those of a server."""
+    return min(_MOST_GREENLETS, pool_size // 2)
+
+
 class Lane:
-    """Serves the requests of quick routes in threads of its own; lets all others pass."""
+    """Serves the requests of quick routes in greenlets; lets all others pass."""
 
     def __init__(
         self,
         app: Application,
         *,
         routes: Iterable[tuple[Route, Callable[..., Response]]],
-        threads: int,
+        greenlets: int,
     ) -> None:
         self._app = app
         self._quick: Mapping[str, _Quick] = {
             BASE + route.path: _Quick(route, handle) for route, handle in routes
         }
-        self._waiting: SimpleQueue[_Waiting] = SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._serve, name="read", daemon=True)
-            for _ in range(min(threads, _MOST_THREADS))
-        ]
-        self._ended_at = 0.0
+        self._number = greenlets
+        self._greenlets: Greenlets[Response] | None = None
         self._limits = _Limits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or let it pass."""
         work = self._work_of(scope) if scope["type"] == "http" else None
-        if work is None or self._is_stuck():
+        greenlets = self._greenlets_of(asyncio.get_running_loop())
+        if work is None or greenlets.is_stuck():  # The framework has threads of its own.
             await self._app(scope, receive, send)
             return
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Response | None] = loop.create_future()
-        while self._threads:
-            self._threads.pop().start()
+        future = greenlets.begin(work)
         self._limits.add(future, scope["app"].state.patience_seconds)
-        self._waiting.put((loop, future, work))
         try:
             answer = await future
         finally:
             self._limits.remove(future)
         await (answer or unavailable(Request(scope), SILENT))(scope, receive, send)
 
-    def _is_stuck(self) -> bool:
-        """Return True while all threads are at slow work: the framework has others."""
-        return not self._waiting.empty() and _clock.monotonic() - self._ended_at > _SLOW_SECONDS
+    def _greenlets_of(self, loop: asyncio.AbstractEventLoop) -> Greenlets[Response]:
+        if self._greenlets is None or not self._greenlets.is_of(loop):
+            self._greenlets = Greenlets(loop, self._number)
+        return self._greenlets
 
     def _work_of(self, scope: Scope) -> _Work | None:
-        if scope["method"] != "GET":
+        engine: Engine | None = scope["app"].state.reading_engine
+        if engine is None or scope["method"] != "GET":
             return None
         path, number = scope["path"], None
         quick = self._quick.get(path)
@@ -200,22 +199,10 @@ class Lane:
         if number is not None:
             values["id"] = number
         request = Request(scope)
-        values[quick.session] = AskedSession(request, may_be_known=True)
+        values[quick.session] = AskedSession(request, engine=engine, may_be_known=True)
         if quick.response is not None:
             values[quick.response] = Response()
         return lambda: _served(request, quick.handle, values)
-
-    def _serve(self) -> None:
-        while True:
-            loop, future, work = self._waiting.get()
-            if future.done():
-                continue  # Given up while it waited for a thread.
-            answer = work()
-            self._ended_at = _clock.monotonic()
-            try:
-                loop.call_soon_threadsafe(_answer, future, answer)
-            except RuntimeError:
-                return  # The server has ended.
 
 
 def _served(request: Request, handle: Callable[..., Response], values: dict[str, Any]) -> Response:
@@ -225,8 +212,3 @@ def _served(request: Request, handle: Callable[..., Response], values: dict[str,
         return on_scheduler_error(request, error)
     except Exception as error:  # noqa: BLE001  # Answered as everywhere, and logged there.
         return on_any_error(request, error)
-
-
-def _answer(future: asyncio.Future[Response | None], answer: Response | None) -> None:
-    if not future.done():
-        future.set_result(answer)

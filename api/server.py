@@ -31,6 +31,7 @@ from api.app import build
 from api.asking import REGISTRY
 from api.corked import CorkedTransport
 from api.gateway import responder
+from api.lane import greenlets_of
 from api.live.looker import CHANNELS, LiveLoop
 from api.live.streams import Streams
 from api.live.texts import event
@@ -49,6 +50,7 @@ from common.store import schema
 from common.store.connect import Engine, engine, server_time
 from common.store.listen import Notifications
 from common.store.transaction import observe_transactions
+from common.store.yielding import YieldingConnection
 from operations.live import WatchedTables
 
 NAME = "api-server"
@@ -103,6 +105,10 @@ def run(config: Config) -> int:
         server.start()
         stack.callback(server.stop)
         service.reach(lambda: schema.check_as_daemon(made))
+        reading = _reading_engine(config)
+        stack.callback(reading.dispose)
+        service.reach(lambda: _open(reading))
+        app.state.reading_engine = reading
         service.ready_if("postgresql", lambda: _database_problem(made))
         service.on_stop("http", server.stop)
         stack.callback(REGISTRY.close)
@@ -162,20 +168,43 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _engine(config: Config) -> Engine:
     observe_transactions(metrics.db_transaction_seconds.observe)
-    settings = config.api
+    pool_size = config.api.pool_size
     return engine(
         configuration.database_url(config),
-        pool_size=settings.pool_size,
+        pool_size=pool_size - greenlets_of(pool_size),
         max_overflow=0,
-        application_name=f"{NAME}-{settings.port}",
-        connect_timeout=min(
+        **_connecting(config),
+    )
+
+
+def _reading_engine(config: Config) -> Engine:
+    """Make the engine of plain reads, which opens no connection until `_open`."""
+    return engine(
+        configuration.database_url(config),
+        pool_size=greenlets_of(config.api.pool_size),
+        max_overflow=-1,  # There are no more greenlets; to wait for one would hold up them all.
+        connection_factory=YieldingConnection,
+        **_connecting(config),
+    )
+
+
+def _open(made: Engine) -> None:
+    """Open the first connection of an engine, during which it has no other of its thread."""
+    made.connect().close()
+
+
+def _connecting(config: Config) -> dict[str, Any]:
+    settings = config.api
+    return {
+        "application_name": f"{NAME}-{settings.port}",
+        "connect_timeout": min(
             _CONNECT_PATIENCE, timedelta(seconds=config.database.connect_timeout_seconds)
         ),
-        statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
-        lock_timeout=timedelta(seconds=settings.statement_timeout_seconds),
-        pool_timeout=_CONNECT_PATIENCE,
-        by_statement=True,
-    )
+        "statement_timeout": timedelta(seconds=settings.statement_timeout_seconds),
+        "lock_timeout": timedelta(seconds=settings.statement_timeout_seconds),
+        "pool_timeout": _CONNECT_PATIENCE,
+        "by_statement": True,
+    }
 
 
 def _database_problem(made: Engine) -> str | None:

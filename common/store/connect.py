@@ -72,6 +72,7 @@ def engine(
     lock_timeout: timedelta = timedelta(seconds=10),
     pool_timeout: timedelta = timedelta(seconds=10),
     by_statement: bool = False,
+    connection_factory: type[psycopg2.extensions.connection] | None = None,
 ) -> Engine:
     """Make a lazy engine: it connects when it is first used.
 
@@ -81,6 +82,8 @@ def engine(
 
     `by_statement`: each statement on a connection that `connect` opens is a transaction of its own,
     which saves the round trips of BEGIN and ROLLBACK around reads. `begin` opens one as ever.
+
+    `connection_factory` is psycopg2's; see `common.store.yielding`.
     """
     address = _read(url)
     made = create_engine(
@@ -95,13 +98,16 @@ def engine(
         # Otherwise each new connection asks the catalogue for a type that no table here has.
         use_native_hstore=False,
         hide_parameters=True,
-        connect_args=_session(
-            address,
-            application_name=application_name,
-            connect_timeout=connect_timeout,
-            statement_timeout=statement_timeout,
-            lock_timeout=lock_timeout,
-        ),
+        connect_args={
+            **_session(
+                address,
+                application_name=application_name,
+                connect_timeout=connect_timeout,
+                statement_timeout=statement_timeout,
+                lock_timeout=lock_timeout,
+            ),
+            "connection_factory": connection_factory,
+        },
     )
     if by_statement:
         made = _StatementEngine(made.pool, made.dialect, made.url, hide_parameters=True)

@@ -338,7 +338,7 @@ def test_a_read_is_few_statements_without_a_transaction_and_passes_the_framework
         "common.store.fixed_statement.rows_alone",
         lambda db, statement, values, **_: list(db.exec_driver_sql(statement, dict(values))),
     )
-    event.listen(app.state.engine, "before_cursor_execute", noted)
+    event.listen(app.state.reading_engine, "before_cursor_execute", noted)
     assert {path: work_of(path) for path in paths} == paths
     app.state.known_tokens = KnownTokens(clock=VirtualClock())
     assert client.get(run, headers=admin).status_code == 200

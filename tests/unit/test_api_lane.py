@@ -1,20 +1,24 @@
-"""Plain reads past the framework while the threads for them are at slow work."""
+"""Plain reads past the framework while the greenlets for them are at slow work."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
+import select
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi import Response
+from greenlet import getcurrent
 
 from api.asking import Asked
 from api.gate import Receive, Scope, Send
 from api.lane import Lane
 from api.policy import BASE
 from api.route import get
+from common.store.yielding import Readiness
 
 
 def serve(session: Asked) -> None:
@@ -26,7 +30,7 @@ async def nothing() -> dict[str, Any]:
 
 
 def asked() -> dict[str, Any]:
-    state = SimpleNamespace(patience_seconds=60, config=None, engine=None)
+    state = SimpleNamespace(patience_seconds=60, config=None, reading_engine=object())
     return {
         "type": "http",
         "method": "GET",
@@ -38,16 +42,26 @@ def asked() -> dict[str, Any]:
     }
 
 
-def test_slow_reads_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.lane._SLOW_SECONDS", 0)
-    begun, go_on = threading.Event(), threading.Event()
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+    """The two ends of a pipe: reads wait until something is written."""
+    monkeypatch.setattr("api.greenlets._SLOW_SECONDS", 0)
+    ends = os.pipe()
+    yield ends
+    for each in ends:
+        os.close(each)
+
+
+def test_slow_reads_keep_no_other_waiting(database: tuple[int, int]) -> None:
+    answers, writes = database
     passed: list[Scope] = []
     sent: list[Any] = []
 
     def handle(session: Any) -> Response:
         del session
-        begun.set()
-        go_on.wait()
+        parent = getcurrent().parent
+        assert parent is not None
+        parent.switch(Readiness(answers, select.EPOLLIN))
         return Response(b"read")
 
     async def framework(scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -57,17 +71,31 @@ def test_slow_reads_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> No
         sent.append(message.get("body"))
 
     async def scene() -> None:
-        lane = Lane(framework, routes=[(get("/things", serve, None), handle)], threads=1)
+        lane = Lane(framework, routes=[(get("/things", serve, None), handle)], greenlets=1)
         first = asyncio.ensure_future(lane(asked(), nothing, send))
-        await asyncio.wait({first}, timeout=0)
-        await asyncio.to_thread(begun.wait)
         second = asyncio.ensure_future(lane(asked(), nothing, send))
-        await asyncio.wait({second}, timeout=0)
+        await asyncio.wait({first, second}, timeout=0)
         await lane(asked(), nothing, send)
         assert (len(passed), sent) == (1, [])
-        go_on.set()
+        os.write(writes, b"x")
         await asyncio.gather(first, second)
         await lane(asked(), nothing, send)
         assert (len(passed), sent.count(b"read")) == (1, 3)
 
     asyncio.run(scene())
+
+
+def test_no_read_is_taken_before_there_are_connections_for_it() -> None:
+    passed: list[Scope] = []
+
+    async def framework(scope: Scope, _receive: Receive, _send: Send) -> None:
+        passed.append(scope)
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    lane = Lane(framework, routes=[(get("/things", serve, None), serve)], greenlets=1)
+    request = asked()
+    request["app"].state.reading_engine = None
+    asyncio.run(lane(request, nothing, send))
+    assert passed == [request]
