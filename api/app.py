@@ -284,9 +284,7 @@ def _documented(policy: Policy, route: Route) -> dict[int | str, dict[str, Any]]
             }
         )
     if route.other_media is not None:
-        # The same document, in another notation.
-        same = {"$ref": f"#/components/schemas/{route.answer.__name__}"}
-        other[route.status] = {"content": {route.other_media: {"schema": same}}}
+        other[route.status] = {"content": {route.other_media: {"schema": {"type": "object"}}}}
     # Of the server itself, before any route is looked for.
     other[HTTPStatus.BAD_REQUEST] = {
         "description": "This is no HTTP, or its first line and headers are too long",

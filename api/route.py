@@ -27,7 +27,7 @@ class Route:
     body: Mapping[str, Any] | None = None
     """The JSON schema of a body that the route reads itself."""
     other_media: str | None = None
-    """The media type of the same document in another notation."""
+    """The media type of a second form of the answer, which is read as a document too."""
     is_conditional: bool = False
     """True if it takes `If-Match`."""
     is_quick: bool = False
@@ -42,7 +42,7 @@ def get(
     is_quick: bool = False,
     other_media: str | None = None,
 ) -> Route:
-    """Return the route of a read; `other_media` is another notation of its answer."""
+    """Return the route of a read; `other_media` is a second form of its answer."""
     return Route(
         method="GET",
         path=path,
