@@ -16,7 +16,7 @@ from common.model.streams.chunks import chunk_of, microseconds, moment_at, usabl
 from common.model.streams.expressions import read_expression
 from common.model.streams.periods import Granularity, read_granularity
 from common.model.streams.reading import read_spec
-from common.model.streams.spec import SupervisorSpec
+from common.model.streams.spec import SupervisorSpec, TimestampSpec
 from tests.integration.spark_jobs import a_session
 from tests.integration.stream_records import MILLIS, Record, Stream, T
 from tests.unit.stream_specs import SMALL, changed
@@ -229,6 +229,9 @@ def test_a_time_is_read_by_its_format_and_what_is_none_is_missing(spark: SparkSe
     hours = ("2026-11-20T04Z", "2026-11-20T04:00", "2026-11-20T05:00+01:00")
     columns += [times.iso_micros(f.concat("empty", f.lit(each))) for each in hours]
     wanted += [microseconds(datetime(2026, 11, 20, 4, tzinfo=UTC))] * len(hours)
+    # No date, though it has its `-` where a date has its first.
+    columns.append(times.micros_of(f.concat("empty", f.lit("123e-5")), TimestampSpec()))
+    wanted.append(1)
     # Columns and not constants, so that Spark works nothing out while it plans.
     frame = spark.createDataFrame(
         pa.table({"empty": [""], "nothing": pa.array([None], pa.string())})

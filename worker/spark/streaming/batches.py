@@ -143,11 +143,13 @@ class BatchWriter:
             "unparseable": state == int(RowState.UNPARSEABLE),
             "thrown_away": state == int(RowState.THROWN_AWAY),
         }
-        counted = [f.count_if(condition).alias(name) for name, condition in figures.items()]
+        # `count_if` would add a column to each row for each of them.
+        counted = [
+            f.count(f.when(condition, f.lit(1))).alias(name) for name, condition in figures.items()
+        ]
+        kept_at = f.when(is_kept, f.col("micros"))
         times = [
-            f.max(f.when(is_kept & (f.col("partition") == each), f.col("micros"))).alias(
-                f"at{each}"
-            )
+            f.max(f.when(f.col("partition") == each, kept_at)).alias(f"at{each}")
             for each in self._partitions
         ]
         return [*counted, *times]

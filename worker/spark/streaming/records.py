@@ -46,6 +46,7 @@ RECORD: Final = StructType(
 """The columns of records; `timestamp` is in milliseconds since 1970."""
 
 _ANY_FIELDS: Final = MapType(StringType(), StringType())
+_ABSENT: Final = "__absent"
 _CSV: Final = {"quote": '"', "escape": '"', "mode": "PERMISSIVE", "maxColumns": "20000"}
 _MOST_FIELDS: Final = 10_000
 """The most fields of a line; Spark would end the query at a line with more than its limit."""
@@ -70,11 +71,12 @@ def opened(records: DataFrame, format_: InputFormat, names: Sequence[str] | None
     """Parse records; `names` are the fields that are needed, None for all that there are."""
     if isinstance(format_, TextFormat):
         value = _Text(format_, names, "__value")
-        frame = value.parsed(records, f.col("value"))
+        # Noted before it is parsed, so that no plan carries the value any further for it.
+        noted = records.withColumn(_ABSENT, f.col("value").isNull())
         return Opened(
-            frame=frame,
+            frame=value.parsed(noted, f.col("value")),
             readable=value.readable,
-            absent=f.col("value").isNull(),
+            absent=f.col(_ABSENT),
             field=value.field,
             all_fields=value.all_fields,
         )

@@ -44,9 +44,7 @@ def iso_micros(written: Column) -> Column:
     """Return the time of an ISO 8601 text; without a zone it is in UTC."""
     trimmed = f.trim(written)
     # Spark would read a time without a date as one of today.
-    has_date = (f.substring(trimmed, _YEAR_LENGTH + 1, 1) == "-") | (
-        f.length(trimmed) == _YEAR_LENGTH
-    )
+    has_date = (_behind_year(trimmed) == "-") | (f.length(trimmed) == _YEAR_LENGTH)
     # Nor does it read a time of hours and minutes, or of hours alone.
     read = f.coalesce(
         trimmed.try_cast("timestamp"),
@@ -109,8 +107,17 @@ def _named(written: Column, format_: str) -> Column:
             nanos = _whole(written)
             return f.call_function("div", nanos - f.pmod(nanos, f.lit(MILLI)), f.lit(MILLI))
         case _:
-            millis = f.regexp_like(written, f.lit(_NUMBER))
+            # Dates are most of them, and need no regular expression to be told from numbers, which
+            # have their `-` in front or behind an `e`.
+            trimmed = f.trim(written)
+            last_of_year = f.substring(trimmed, _YEAR_LENGTH, 1)
+            is_date = last_of_year.between("0", "9") & (_behind_year(trimmed) == "-")
+            millis = ~is_date & f.regexp_like(written, f.lit(_NUMBER))
             return f.when(millis, _scaled(written, MILLI)).otherwise(iso_micros(written))
+
+
+def _behind_year(trimmed: Column) -> Column:
+    return f.substring(trimmed, _YEAR_LENGTH + 1, 1)
 
 
 def _scaled(written: Column, factor: int) -> Column:
