@@ -1,7 +1,7 @@
 """A stream's rows a second: JSON from a topic, rolled up, written as Parquet by chunk.
 
 No daemon takes part: the topic is at librdkafka's mock broker in this process, Spark is a driver of
-two threads. Beside it, in turns, the bare query: the same source, and the values as they are written
+two threads, with the options of a stream task's. Beside it, in turns, the bare query: the same source, and the values as they are written
 as Parquet, without a look into them. The first query of each kind warms Spark up and does not count.
 """
 
@@ -22,9 +22,11 @@ from common.model.streams.spec import SupervisorSpec
 from tests.bench.figures import Figure, Target
 from tests.bench.stage import Stage
 from tests.mock_kafka import a_broker
+from worker.spark.jvm.java_command import LATE_C2
 from worker.spark.streaming import kafka_source
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, write_limits
+from worker.spark.streaming.query import CHECKPOINTING
 from worker.spark.streaming.rows import SETTINGS, Accepted
 
 if TYPE_CHECKING:
@@ -167,7 +169,8 @@ def _session(folder: Path) -> SparkSession:
         .config("spark.log.level", "OFF")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config(map=dict(SETTINGS))
+        .config("spark.driver.extraJavaOptions", " ".join((*LATE_C2, "-XX:+UseParallelGC")))
+        .config(map={**SETTINGS, **CHECKPOINTING})
         .getOrCreate()
     )
     spark.dataSource.register(kafka_source.KafkaSource)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ from common.errors import SchedulerError
 from common.model.intervals import Interval
 from common.model.streams.chunks import chunk_of, moment_at
 from common.model.streams.spec import SupervisorSpec
-from worker.spark.streaming.records import Opened
 from worker.spark.streaming.rollup import CHUNK, finished, merged, partials
 from worker.spark.streaming.rows import Accepted, RowReader, RowState
 
@@ -108,20 +108,20 @@ class BatchWriter:
 
     def write(self, records: DataFrame, folder: Path, number: int) -> None:
         """Write a batch; `TooManyParseErrorsError` if the limit is passed with it."""
-        opened = self._reader.open(records)
+        parsed = self._reader.open(records)
         if self._reader.discovers:
             # It is read twice: for the names of columns, and for their values.
-            opened.frame.persist()
+            parsed.persist()
         try:
-            self._write(opened, folder / f"{_BATCH}={number}")
+            self._write(parsed, folder / f"{_BATCH}={number}")
         finally:
             if self._reader.discovers:
-                opened.frame.unpersist()
+                parsed.unpersist()
 
-    def _write(self, opened: Opened, folder: Path) -> None:
-        rows = self._reader.rows(opened, self._reader.discover(opened))
+    def _write(self, parsed: DataFrame, folder: Path) -> None:
+        rows = self._reader.rows(parsed, self._reader.discover(parsed))
         seen = Observation()
-        observed = rows.observe(seen, *self._figures())
+        observed = rows.observe(seen, *self._figures)
         partial = partials(observed, self._spec.schema)
         partial.write.mode("overwrite").partitionBy(CHUNK).parquet(str(folder))
         counts = self._note(seen.get)
@@ -134,6 +134,7 @@ class BatchWriter:
                 f" wants it, and tuningConfig.maxParseExceptions is {tuning.max_parse_exceptions}"
             )
 
+    @cached_property
     def _figures(self) -> list[Column]:
         state = f.col("state")
         is_kept = state == int(RowState.KEPT)

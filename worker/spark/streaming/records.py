@@ -7,9 +7,9 @@ JSON are the text that stands in the record. In `csv` and `tsv` an empty text is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -26,6 +26,8 @@ from pyspark.sql.types import (
 )
 
 from common.model.streams.spec import InputFormat, KafkaFormat, TextFormat
+
+Columns: TypeAlias = dict[str, Column]
 
 RECORD: Final = StructType(
     [
@@ -53,39 +55,47 @@ _MOST_FIELDS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """Records with their fields parsed, as columns of `frame` beside those of `RECORD`.
+class Parsing:
+    """Columns that parse records; the same ones do for every batch, since they know no frame.
 
-    `readable` is false for what can't be parsed, `absent` true for a record without a value that
-    stands for no row. `all_fields`: a map of all, if they were asked for.
+    `steps` are added to those of `RECORD`, each step to the ones before it. `readable` is false for
+    what can't be parsed, `absent` true for a record without a value that stands for no row.
+    `all_fields`: a map of all, if they were asked for.
     """
 
-    frame: DataFrame
+    steps: tuple[Columns, ...]
     readable: Column
     absent: Column
     field: Callable[[str], Column]
     all_fields: Column | None
 
 
-def opened(records: DataFrame, format_: InputFormat, names: Sequence[str] | None) -> Opened:
-    """Parse records; `names` are the fields that are needed, None for all that there are."""
+def parsing(format_: InputFormat, names: Sequence[str] | None) -> Parsing:
+    """Return what parses records; `names` are the fields that are needed, None for all."""
     if isinstance(format_, TextFormat):
         value = _Text(format_, names, "__value")
-        # Noted before it is parsed, so that no plan carries the value any further for it.
-        noted = records.withColumn(_ABSENT, f.col("value").isNull())
-        return Opened(
-            frame=value.parsed(noted, f.col("value")),
+        first, *others = value.steps(f.col("value"))
+        return Parsing(
+            # Noted beside it, so that no plan carries the value any further for that.
+            steps=({**first, _ABSENT: f.col("value").isNull()}, *others),
             readable=value.readable,
             absent=f.col(_ABSENT),
             field=value.field,
             all_fields=value.all_fields,
         )
-    return _with_kafka(records, format_, names)
+    return _with_kafka(format_, names)
 
 
-def _with_kafka(records: DataFrame, format_: KafkaFormat, names: Sequence[str] | None) -> Opened:
+def with_steps(frame: DataFrame, steps: Iterable[Columns]) -> DataFrame:
+    """Return the frame with the columns of each step, which see those of the steps before it."""
+    for columns in steps:
+        frame = frame.withColumns(columns)
+    return frame
+
+
+def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
     value = _Text(format_.value, names, "__value")
-    frame = value.parsed(records, f.col("value"))
+    steps = value.steps(f.col("value"))
     readable = f.col("value").isNull() | value.readable
     beside = {
         format_.timestamp_column: f.col("timestamp").cast("string"),
@@ -93,7 +103,7 @@ def _with_kafka(records: DataFrame, format_: KafkaFormat, names: Sequence[str] |
     }
     if format_.key is not None:
         key = _Text(format_.key, None, "__key")
-        frame = key.parsed(frame, f.col("key"))
+        steps += key.steps(f.col("key"))
         readable &= f.col("key").isNull() | key.readable
         beside[format_.key_column] = key.first
     prefix = format_.header_prefix if format_.header_encoding else None
@@ -125,39 +135,43 @@ def _with_kafka(records: DataFrame, format_: KafkaFormat, names: Sequence[str] |
             )
             maps.append(f.coalesce(f.map_from_entries(entries), _no_fields()))
         fields = f.map_concat(*maps, f.coalesce(fields, _no_fields()))
-    return Opened(
-        frame=frame, readable=readable, absent=f.lit(False), field=field, all_fields=fields
+    return Parsing(
+        steps=tuple(steps),
+        readable=readable,
+        absent=f.lit(False),
+        field=field,
+        all_fields=fields,
     )
 
 
 class _Text:
-    """One text format at work, in a column of the frame that nothing else uses."""
+    """One text format at work, in a column that nothing else uses."""
 
     def __init__(self, format_: TextFormat, names: Sequence[str] | None, column: str) -> None:
         self._format = format_
         self._names = names
         self._column = column
 
-    def parsed(self, frame: DataFrame, source: Column) -> DataFrame:
-        """Return the frame with the parsed column, null where it is unreadable."""
+    def steps(self, source: Column) -> list[Columns]:
+        """Return the steps to the parsed column, which is null where it is unreadable."""
         written = f.try_validate_utf8(source.cast("string"))
         if self._format.type == "json":
-            return self._json(frame, written)
+            return self._json(written)
         # One line break may end the line; another one within would begin a second line.
         line = f.regexp_replace(written, r"\r?\n$", "")
         if self._format.type == "tsv":
             split = f.split(line, rf"\Q{self._format.delimiter}\E", -1)
             is_one_line = ~f.contains(line, f.lit("\n"))
-            return frame.withColumn(self._column, f.when(is_one_line, split))
+            return [{self._column: f.when(is_one_line, split)}]
         schema = StructType([StructField(f"c{n}", StringType()) for n in range(self._width)])
         options = {**_CSV, "sep": self._format.delimiter}
         is_one_line = ~f.contains(line, f.lit("\n")) | f.contains(line, f.lit('"'))
         delimiters = f.length(line) - f.length(f.replace(line, f.lit(self._format.delimiter)))
         is_short = (f.length(line) < _MOST_FIELDS) | (delimiters < _MOST_FIELDS)
         parsed = f.from_csv(line, schema.simpleString(), options)
-        return frame.withColumn(self._column, f.when((line != "") & is_one_line & is_short, parsed))
+        return [{self._column: f.when((line != "") & is_one_line & is_short, parsed)}]
 
-    def _json(self, frame: DataFrame, written: Column) -> DataFrame:
+    def _json(self, written: Column) -> list[Columns]:
         fields: DataType = _ANY_FIELDS
         if self._names is not None:
             # A struct needs a field, and a record of which none is needed is a row all the same.
@@ -166,9 +180,8 @@ class _Text:
         # In brackets, since Spark reads the first value of a text and ignores what comes behind it.
         wrapped = f.concat(f.lit("["), written, f.lit("]"))
         parsed = f.from_json(wrapped, ArrayType(fields), {"mode": "PERMISSIVE"})
-        frame = frame.withColumn(self._column, parsed)
         only = f.when(f.size(self._column) == 1, f.get(f.col(self._column), f.lit(0)))
-        return frame.withColumn(self._column, only)
+        return [{self._column: parsed}, {self._column: only}]
 
     @property
     def _width(self) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Final
 
@@ -36,7 +36,7 @@ from common.model.streams.spec import (
     TimestampSpec,
 )
 from worker.spark.streaming import expressions, filters, times
-from worker.spark.streaming.records import Opened, opened
+from worker.spark.streaming.records import Columns, Parsing, parsing, with_steps
 from worker.spark.streaming.values import Kind, Value, real, text, whole
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -85,6 +85,14 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _RowColumns:
+    """The steps from parsed records to rows, and then the columns of the rows."""
+
+    steps: tuple[Columns, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Discovered:
     """A dimension that was found in records, with all spellings that differ by case alone."""
 
@@ -93,21 +101,29 @@ class Discovered:
 
 
 class RowReader:
-    """Reads the records of one stream by its schema."""
+    """Reads the records of one stream by its schema.
+
+    Its columns are made once: to make them for each batch would take longer than a small batch.
+    """
 
     def __init__(self, schema: DataSchema, format_: InputFormat, accepted: Accepted) -> None:
         self._schema = schema
         self._format = format_
         self._accepted = accepted
         self._transforms = {each.name: each.expression for each in schema.transforms}
+        self._made: tuple[tuple[Discovered, ...], _RowColumns] | None = None
 
     @property
     def discovers(self) -> bool:
         return self._schema.dimensions.discovers
 
-    def open(self, records: DataFrame) -> Opened:
+    @cached_property
+    def _parsing(self) -> Parsing:
+        return parsing(self._format, None if self.discovers else self.needed())
+
+    def open(self, records: DataFrame) -> DataFrame:
         """Parse records; the frame is worth keeping if columns are discovered in it."""
-        return opened(records, self._format, None if self.discovers else self.needed())
+        return with_steps(records, self._parsing.steps)
 
     def needed(self) -> tuple[str, ...]:
         """Return the names of the fields that the schema reads."""
@@ -124,11 +140,11 @@ class RowReader:
         names.discard(TIME_COLUMN)
         return tuple(sorted(names))
 
-    def discover(self, records: Opened) -> tuple[Discovered, ...]:
-        """Return the dimensions in these records that are not declared; runs a job if it may."""
-        if records.all_fields is None:
+    def discover(self, parsed: DataFrame) -> tuple[Discovered, ...]:
+        """Return the dimensions in parsed records that are not declared; runs a job if it may."""
+        if self._parsing.all_fields is None:
             return ()
-        keys = records.frame.select(f.explode(f.map_keys(records.all_fields)).alias("key"))
+        keys = parsed.select(f.explode(f.map_keys(self._parsing.all_fields)).alias("key"))
         found = [row["key"] for row in keys.distinct().limit(10 * MOST_DISCOVERED).collect()]
         schema = self._schema
         taken = {TIME_COLUMN, schema.timestamp.column.lower()}
@@ -147,22 +163,31 @@ class RowReader:
             )
         return tuple(Discovered(name=each[0], spellings=tuple(each)) for each in spellings.values())
 
-    def rows(self, records: Opened, discovered: Sequence[Discovered] = ()) -> DataFrame:
-        """Return one row for each record, with its state."""
+    def rows(self, parsed: DataFrame, discovered: Sequence[Discovered] = ()) -> DataFrame:
+        """Return one row for each parsed record, with its state."""
+        wanted = tuple(discovered)
+        if self._made is None or self._made[0] != wanted:
+            self._made = wanted, self._make(wanted)
+        made = self._made[1]
+        return with_steps(parsed, made.steps).select(*made.columns)
+
+    def _make(self, discovered: Sequence[Discovered]) -> _RowColumns:
         schema = self._schema
-        written = records.field(schema.timestamp.column)
+        written = self._parsing.field(schema.timestamp.column)
         first_time = times.micros_of(written, schema.timestamp)
-        frame = records.frame.withColumn(
-            "__micros", times.usable(first_time, schema.segment_granularity)
-        )
-        row = self._transformed(records)
+        # A step of its own: what is used often stands in the plan once.
+        steps = [
+            {"__read": first_time},
+            {"__micros": times.usable(f.col("__read"), schema.segment_granularity)},
+        ]
+        row = self._transformed()
         if TIME_COLUMN in self._transforms:
             millis = whole(row(TIME_COLUMN))
             moved = f.try_multiply(millis, f.lit(times.MILLI).cast("bigint"))
-            frame = frame.withColumn("__moved", times.usable(moved, schema.segment_granularity))
-            frame = frame.withColumn("__micros", f.col("__moved"))
+            steps.append({"__moved": times.usable(moved, schema.segment_granularity)})
+            steps.append({"__micros": f.col("__moved")})
         micros = f.col("__micros")
-        frame = frame.withColumn("state", self._state(records, micros, row))
+        steps.append({"state": self._state(micros, row)})
         flaws: list[Column] = []
         columns = [
             *(self._dimension(each, row(each.name), flaws) for each in schema.dimensions.declared),
@@ -172,27 +197,26 @@ class RowReader:
         ]
         flawed = reduce(or_, flaws, f.lit(False))
         kept = f.col("state") == int(RowState.KEPT)
-        return frame.select(
-            "topic",
-            "partition",
-            "offset",
-            "value",
-            "state",
-            (kept & f.coalesce(flawed, f.lit(False))).alias("flawed"),
-            micros.alias("micros"),
-            times.chunk_start(micros, schema.segment_granularity).alias("chunk"),
-            times.chunk_start(micros, schema.query_granularity).alias("time"),
-            *columns,
+        return _RowColumns(
+            steps=tuple(steps),
+            columns=(
+                *map(f.col, ("topic", "partition", "offset", "value", "state")),
+                (kept & f.coalesce(flawed, f.lit(False))).alias("flawed"),
+                micros.alias("micros"),
+                times.chunk_start(micros, schema.segment_granularity).alias("chunk"),
+                times.chunk_start(micros, schema.query_granularity).alias("time"),
+                *columns,
+            ),
         )
 
-    def _transformed(self, records: Opened) -> Callable[[str], Value]:
+    def _transformed(self) -> Callable[[str], Value]:
         """Return the values of columns behind the transforms, which all see the record itself."""
 
         def before(name: str) -> Value:
             if name == TIME_COLUMN:
                 millis = f.call_function("div", f.col("__micros"), f.lit(times.MILLI))
                 return Value(millis, Kind.LONG)
-            return Value(records.field(name), Kind.ANY)
+            return Value(self._parsing.field(name), Kind.ANY)
 
         def behind(name: str) -> Value:
             tree = self._transforms.get(name)
@@ -200,7 +224,7 @@ class RowReader:
 
         return behind
 
-    def _state(self, records: Opened, micros: Column, row: Callable[[str], Value]) -> Column:
+    def _state(self, micros: Column, row: Callable[[str], Value]) -> Column:
         refused = f.lit(False)
         if self._schema.filter is not None:
             refused = ~filters.passes(self._schema.filter, row)
@@ -209,8 +233,8 @@ class RowReader:
         if self._accepted.most is not None:
             refused |= micros > microseconds(self._accepted.most)
         return (
-            f.when(records.absent, int(RowState.THROWN_AWAY))
-            .when(~records.readable | micros.isNull(), int(RowState.UNPARSEABLE))
+            f.when(self._parsing.absent, int(RowState.THROWN_AWAY))
+            .when(~self._parsing.readable | micros.isNull(), int(RowState.UNPARSEABLE))
             .when(refused, int(RowState.THROWN_AWAY))
             .otherwise(int(RowState.KEPT))
         )
