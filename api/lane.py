@@ -131,7 +131,7 @@ class _Limits:
 
 
 def greenlets_of(pool_size: int) -> int:
-    """Return the number of connections for plain reads among those of a server."""
+    """Return the number of connections for plain reads among those of a server; 0 for none."""
     return min(_MOST_GREENLETS, pool_size // 2)
 
 

@@ -105,10 +105,11 @@ def run(config: Config) -> int:
         server.start()
         stack.callback(server.stop)
         service.reach(lambda: schema.check_as_daemon(made))
-        reading = _reading_engine(config)
-        stack.callback(reading.dispose)
-        service.reach(lambda: _open(reading))
-        app.state.reading_engine = reading
+        if greenlets_of(settings.pool_size):
+            reading = _reading_engine(config)
+            stack.callback(reading.dispose)
+            service.reach(lambda: _open(reading))
+            app.state.reading_engine = reading
         service.ready_if("postgresql", lambda: _database_problem(made))
         service.on_stop("http", server.stop)
         stack.callback(REGISTRY.close)
