@@ -23,6 +23,7 @@ from tests.bench import (
     big,
     chain,
     comparing,
+    datasets,
     drawing,
     engine,
     fan,
@@ -77,6 +78,7 @@ BENCHES: Mapping[str, Bench] = {
     "fires": Bench(measure=fires.measure),
     "python": Bench(measure=python_chain.measure),
     "store": Bench(measure=store.measure),
+    "datasets": Bench(measure=datasets.measure),
     "queue": Bench(measure=queue.measure),
     "starts": Bench(measure=starts.measure),
     "api_server": Bench(

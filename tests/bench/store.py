@@ -37,9 +37,9 @@ from tests.bench.stage import Stage
 RUNS = 1_000
 BATCHES = (1, 20)
 _NAME = "orcaflow_bench_store"
-_WORKER = Node(address="10.255.0.2:1234", incarnation=3)
+WORKER = Node(address="10.255.0.2:1234", incarnation=3)
 _MASTER = "10.255.0.1:5678"
-_FOLDERS = AttemptFolders(work="/tasks/exec", logs="/tasks/logs")
+FOLDERS = AttemptFolders(work="/tasks/exec", logs="/tasks/logs")
 _TASK = definitions.one_task("task", "true")
 _FILL = """
     TRUNCATE t_ds_process_instance, t_ds_task_instance, t_ds_process_definition RESTART IDENTITY CASCADE;
@@ -72,11 +72,11 @@ class _Bare:
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
     rates: dict[str, list[float]] = {}
-    with _database(stage) as (store, dsn), closing(psycopg2.connect(dsn)) as connection:
+    with own_database(stage) as (store, dsn), closing(psycopg2.connect(dsn)) as connection:
         _prepare_bare(connection)
         for _ in range(runs):
             for batch in BATCHES:
-                _fill(connection)
+                fill(connection)
                 for name, call in zip(_CALLS, _calls(store), strict=True):
                     rates.setdefault(f"store.{name}_by_{batch}", []).append(_rate(call, batch))
                 rates.setdefault(f"floor.store.changes_by_{batch}", []).append(
@@ -88,7 +88,8 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 
 
 @contextmanager
-def _database(stage: Stage) -> Iterator[tuple[Engine, str]]:
+def own_database(stage: Stage) -> Iterator[tuple[Engine, str]]:
+    """Make a database of the bench's own beside the cluster's; drop it on exit."""
     address = postgres_address(stage.cluster.home)
     administering = psycopg2.connect(address.seen_by(SUPERUSER).dsn)
     administering.autocommit = True
@@ -114,7 +115,7 @@ def _prepare_bare(connection: Any) -> None:
     connection.commit()
 
 
-def _fill(connection: Any) -> None:
+def fill(connection: Any) -> None:
     """Make the runs anew; the ids of runs and of their first attempts are 1 and on."""
     with connection.cursor() as cursor:
         cursor.execute(_FILL, {"host": _MASTER, "runs": RUNS, "json": _TASK})
@@ -127,7 +128,7 @@ def _calls(made: Engine) -> tuple[Callable[[Sequence[int]], object], ...]:
     tasks, runs = PostgresTaskStore(made), PostgresRunStore(made)
 
     def claim(ids: Sequence[int]) -> None:
-        won = tasks.claim(_WORKER, ids, folders=_FOLDERS, now=datetime.now(UTC))
+        won = tasks.claim(WORKER, ids, folders=FOLDERS, now=datetime.now(UTC))
         assert len(won) == len(ids)
 
     def report(ids: Sequence[int]) -> None:
@@ -136,7 +137,7 @@ def _calls(made: Engine) -> tuple[Callable[[Sequence[int]], object], ...]:
             AttemptEnd(task_instance_id=each, state=TaskState.SUCCESS, end_time=now, exit_code=0)
             for each in ids
         ]
-        assert len(tasks.report(_WORKER, ends)) == len(ids)
+        assert len(tasks.report(WORKER, ends)) == len(ids)
 
     def save(ids: Sequence[int]) -> None:
         now = datetime.now(UTC)
