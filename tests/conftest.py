@@ -216,6 +216,8 @@ def zk_root(zookeeper: ZookeeperAddress) -> ZookeeperRoot:
 
 
 def _make_template(postgres: PostgresAddress) -> None:
+    # A worker that was through before the others began has stopped the server and left its own.
+    _administer(postgres, f"DROP DATABASE IF EXISTS {MIGRATED}")
     _administer(postgres, f"CREATE DATABASE {MIGRATED} OWNER {OWNER}")
     migrated = engine(replace(postgres, dbname=MIGRATED).url)
     schema.upgrade(migrated, os_user="tester")
