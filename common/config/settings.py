@@ -264,7 +264,7 @@ class ApiConfig:
     trusted_proxies: str = "127.0.0.1,::1"
     """Addresses and networks of the proxies, as 127.0.0.1,10.0.0.0/8."""
     pool_size: Positive = 10
-    """Connections to the database, and so requests that it works on at the same time."""
+    """Connections to the database, of which plain reads have four, or half if that is fewer."""
     statement_timeout_seconds: Seconds = 5.0
     """A request whose statement takes longer is answered with 503."""
     requests_per_second: Annotated[int, Ge(0)] = 50

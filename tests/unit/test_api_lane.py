@@ -15,7 +15,7 @@ from greenlet import getcurrent
 
 from api.asking import Asked
 from api.gate import Receive, Scope, Send
-from api.lane import Lane
+from api.lane import Lane, greenlets_of
 from api.policy import BASE
 from api.route import get
 from common.store.yielding import Readiness
@@ -99,3 +99,7 @@ def test_no_read_is_taken_before_there_are_connections_for_it() -> None:
     request["app"].state.reading_engine = None
     asyncio.run(lane(request, nothing, send))
     assert passed == [request]
+
+
+def test_plain_reads_have_four_connections_or_half_of_them() -> None:
+    assert [greenlets_of(each) for each in (1, 2, 7, 8, 10, 100)] == [0, 1, 3, 4, 4, 4]
