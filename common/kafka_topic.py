@@ -1,23 +1,25 @@
 """A topic of Kafka, read by confluent-kafka: partitions, offsets, and records by exact offsets.
 
-For the source of supervisors' tasks and for spouts. It commits nothing at the broker, and forms no
-group. Errors quote no property, for its value may be a secret.
+For supervisors, the source of their tasks, and spouts. It commits nothing at the broker, and forms
+no group. Errors quote no property, for its value may be a secret.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.errors import SchedulerError
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from logging import Logger
     from typing import Self
 
     from confluent_kafka import Consumer, KafkaError, Message
+    from tenacity import RetryCallState
 
 _AT_ONCE: Final = 10_000
 _POLL_SECONDS: Final = 0.1
@@ -42,6 +44,17 @@ _OURS: Final[Mapping[str, str | bool]] = {
 _PROPERTY: Final = re.compile(r'property:? "([\w.-]+)"')
 _NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _LASTING: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION"})
+_CAUSES: Final = _LASTING | {"_SSL"}
+"""Causes of a missing connection, which an answer that does not come hides."""
+_MOVING: Final = frozenset(
+    {
+        *("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE"),
+        *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"),
+    }
+)
+"""A partition has no leader yet that knows of it, as those that were just made."""
+_MOVING_SECONDS: Final = 5.0
+_MOVING_LOOK_SECONDS: Final = 0.1
 _RESET: Final = "reset the supervisor to skip what is lost"
 
 _Answer = TypeVar("_Answer")
@@ -73,12 +86,18 @@ class Topic:
         *,
         key: str = "consumerProperties",
         cure: str = _RESET,
+        has_log: bool = True,
     ) -> None:
-        """`key` is the name of the properties for errors, `cure` that of an offset that is gone."""
+        """`key` is the name of the properties for errors, `cure` that of an offset that is gone.
+
+        `has_log` says whether the client's own lines go to standard error.
+        """
         self._name = name
         self._cure = cure
         self._refusals: list[KafkaError] = []
-        self._consumer = _made_consumer(properties, key, hear=self._refusals.append)
+        self._consumer = _made_consumer(
+            properties, key, hear=self._refusals.append, has_log=has_log
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +165,7 @@ class Topic:
             messages, position = self._taken(consumed, partition, position, end)
             if messages:
                 yield messages
-            refusal = self._refusal()
+            refusal = self._refusal(_LASTING)
             if position > before:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
             elif refusal is not None:
@@ -184,6 +203,7 @@ class Topic:
 
     def _offsets(self, partitions: Sequence[int], which: int) -> dict[int, int]:
         from confluent_kafka import KafkaException, TopicPartition
+        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
         def ask() -> dict[int, int]:
             asked = [TopicPartition(self._name, each, which) for each in partitions]
@@ -193,7 +213,17 @@ class Topic:
                     raise KafkaException(answer.error)
             return {each.partition: each.offset for each in answers if each.offset >= 0}
 
-        return self._asked(ask) if partitions else {}
+        def learn_leaders(_state: RetryCallState) -> None:
+            self.partitions()
+
+        asking = Retrying(
+            retry=retry_if_exception(_is_moving),
+            stop=stop_after_delay(_MOVING_SECONDS),
+            wait=wait_fixed(_MOVING_LOOK_SECONDS),
+            before_sleep=learn_leaders,
+            reraise=True,
+        )
+        return self._asked(lambda: asking(ask)) if partitions else {}
 
     def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
         from confluent_kafka import KafkaException
@@ -204,13 +234,13 @@ class Topic:
             # Who is refused is told that time is over.
             if not self._consumer.assignment():
                 self._consumer.poll(0)  # Only to hear; a record would be lost.
-            raise self._error(self._refusal() or error.args[0]) from error
+            raise self._error(self._refusal(_CAUSES) or error.args[0]) from error
 
-    def _refusal(self) -> KafkaError | None:
+    def _refusal(self, names: Collection[str]) -> KafkaError | None:
         """Return a refusal that was heard on the way to a connection, which no call returns."""
-        lasting = [each for each in self._refusals if each.name() in _LASTING]
+        found = [each for each in self._refusals if each.name() in names]
         self._refusals.clear()
-        return lasting[0] if lasting else None
+        return found[0] if found else None
 
     def _error(self, error: KafkaError) -> StreamAwayError:
         if error.name() in _NO_TOPIC:
@@ -220,8 +250,14 @@ class Topic:
         return kind(f"the topic {self._name} can't be read: {error.str()}")
 
 
+def _is_moving(error: BaseException) -> bool:
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException) and error.args[0].name() in _MOVING
+
+
 def _made_consumer(
-    properties: Mapping[str, str], key: str, *, hear: Callable[[KafkaError], None]
+    properties: Mapping[str, str], key: str, *, hear: Callable[[KafkaError], None], has_log: bool
 ) -> Consumer:
     """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one.
 
@@ -230,13 +266,23 @@ def _made_consumer(
     from confluent_kafka import Consumer as Made
     from confluent_kafka import KafkaException
 
+    log: dict[str, Any] = {} if has_log else {"logger": _silent()}
     try:
-        return Made({**_PROMPT, **properties, **_OURS, "error_cb": hear})
+        return Made({**_PROMPT, **properties, **_OURS, "error_cb": hear}, **log)
     except KafkaException as error:
         # The client may quote the value, which may be a secret.
         refused = _PROPERTY.search(error.args[0].str())
         named = "" if refused is None else f".{refused[1]}"
         raise StreamAwayError(f"{key}{named} can't be used by the client of Kafka") from None
+
+
+def _silent() -> Logger:
+    """Return a logger that drops the client's lines."""
+    import logging
+
+    logger = logging.getLogger("orcaflow.kafka")
+    logger.disabled = True
+    return logger
 
 
 def last_records(

@@ -19,6 +19,7 @@ import confluent_kafka
 from confluent_kafka import Producer
 
 _PRODUCER: Final = 0
+_LIST_OFFSETS: Final = 2  # The key of this request in Kafka's protocol.
 _SITE: Final = Path(confluent_kafka.__file__).parent.parent
 
 
@@ -35,6 +36,10 @@ def _library() -> ctypes.CDLL:
         ("rd_kafka_mock_cluster_bootstraps", text, [pointer]),
         ("rd_kafka_mock_topic_create", number, [pointer, text, number, number]),
         ("rd_kafka_mock_topic_set_error", None, [pointer, text, number]),
+        (
+            *("rd_kafka_mock_push_request_errors_array", None),
+            [pointer, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(number)],
+        ),
         ("rd_kafka_mock_broker_set_down", number, [pointer, ctypes.c_int32]),
         ("rd_kafka_mock_broker_set_up", number, [pointer, ctypes.c_int32]),
     ):
@@ -61,6 +66,12 @@ class Broker:
     def refuse(self, topic: str, code: int) -> None:
         """Answer with this error of Kafka's when the topic is looked up; 0 is none."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
+
+    def refuse_offsets(self, codes: Sequence[int]) -> None:
+        """Answer the next questions after offsets with these errors of Kafka's, one each."""
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._cluster, _LIST_OFFSETS, len(codes), (ctypes.c_int * len(codes))(*codes)
+        )
 
     def produce(self, topic: str, partition: int, values: Sequence[bytes], **more: Any) -> None:
         """Append records to a partition; all are there on return."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from common.model.streams.bounded import read_bound
 from common.model.streams.consumer import librdkafka_properties
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import IoConfig, SupervisorSpec
-from master.loops import kafka_offsets
 from master.loops.kafka_offsets import ask_kafka
 from master.loops.streams import StreamUnreachableError
 from orcaflow import spouts
@@ -62,7 +60,6 @@ def an_io(servers: str, topic: str, **consumer: str) -> IoConfig:
 def impatient(patch: pytest.MonkeyPatch) -> None:
     """Have brokers that can't be reached count as away after a second."""
     patch.setattr(kafka_topic, "_LOOK_SECONDS", 1.0)
-    patch.setattr(kafka_offsets, "_TIMEOUT_SECONDS", 1.0)
 
 
 def look_often(reading: Reading) -> None:
@@ -259,13 +256,7 @@ def test_a_spout_reads_what_there_is_over_gaps_and_in_partitions_that_are_added(
     monkeypatch.setattr(spouts, "_PARTITIONS_SECONDS", 0.0)
     admin = kafka.admin()
     admin.create_partitions([NewPartitions("spouted", 2)])["spouted"].result()
-
-    def found() -> set[str]:
-        with suppress(ConnectionError):  # A partition that was just made may have no leader yet.
-            return set(spout.ends({"0": 105}))
-        return set()
-
-    until(lambda: found() == {"0", "1"})
+    until(lambda: set(spout.ends({"0": 105})) == {"0", "1"})
     kafka.produce("spouted", [b"old"] * 10, partition=1, timestamp=LONG_AGO)
     until(lambda: spout.later(["1"]) == {"1": 10})
     for each in (spout, late):

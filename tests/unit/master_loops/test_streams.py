@@ -7,6 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
+from confluent_kafka import KafkaError
 
 from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
 from common.model.streams.spec import EnvironmentSecret, IoConfig, TextFormat
@@ -121,6 +122,15 @@ def test_kafka_tells_the_offsets_of_each_partition() -> None:
         broker.produce("events", 1, [b"x", b"y"])
         found = ask_kafka(an_io(**servers))
     assert (found.earliest, found.latest) == ({0: 0, 1: 0}, {0: 0, 1: 2})
+
+
+def test_leaders_that_move_meanwhile_are_asked_again() -> None:
+    with a_broker() as broker:
+        broker.create("events", 1)
+        broker.produce("events", 0, [b"x"])
+        broker.refuse_offsets([KafkaError.NOT_LEADER_FOR_PARTITION] * 3)
+        found = ask_kafka(an_io(**{"bootstrap.servers": broker.servers}))
+    assert (found.earliest, found.latest) == ({0: 0}, {0: 1})
 
 
 def test_a_property_that_the_client_refuses_is_named_without_its_value() -> None:
