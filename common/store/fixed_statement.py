@@ -30,10 +30,10 @@ from common.store.connect import is_by_statement, rows_alone
 
 _NUMBERS: Final = itertools.count(1)
 _TYPED: Final = re.compile(r"CAST\(%\((\w+)\)s AS ([A-Z ]+(?:\[\])?)\)")
+_WHOLE_TABLES: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 # Until the end of the transaction.
-_BY_INDEX: Final = "; ".join(
-    f"SET LOCAL enable_{way} = off" for way in ("seqscan", "hashjoin", "mergejoin")
-)
+_BY_INDEX: Final = "; ".join(f"SET LOCAL {way} = off" for way in _WHOLE_TABLES)
+_AS_BEFORE: Final = "; ".join(f"SET LOCAL {way} TO DEFAULT" for way in _WHOLE_TABLES)
 _LONG: Final = 100
 
 
@@ -41,10 +41,14 @@ class FixedStatement:
     """A statement for PostgreSQL whose parameters are values that the driver knows by itself.
 
     It can't have a list for `IN` among them, whose length would change the text. Only one that
-    finds its rows by indexes, and that is a transaction of its own, may be `prepared`.
+    finds its rows by indexes may be `prepared`: it is executed as a transaction of its own, or by
+    `rows_within` in a longer one. One that reads no table, `by_index=False`, is planned with the
+    settings that are there, and is executed anywhere.
     """
 
-    def __init__(self, statement: ClauseElement, *, prepared: bool = False) -> None:
+    def __init__(
+        self, statement: ClauseElement, *, prepared: bool = False, by_index: bool = True
+    ) -> None:
         dialect = psycopg2.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types.
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
@@ -58,7 +62,7 @@ class FixedStatement:
             for name, value in written.parameters.items()
             if name not in self._parameters
         }
-        self._prepared = _Prepared(self) if prepared else None
+        self._prepared = _Prepared(self, by_index=by_index) if prepared else None
         self._columns = _names(statement) if prepared else ()
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
@@ -81,6 +85,16 @@ class FixedStatement:
             return list(self.execute(db, values))
         found = rows_alone(db, self._prepared.call_on(db), values, writes=True)
         return list(map(self.row, found))
+
+    def rows_within(self, db: Connection, values: Mapping[str, Any]) -> list[Any]:
+        """Execute a prepared one in a transaction with others; return its rows.
+
+        The settings of its plan end with it, which takes another way to the server and back.
+        """
+        assert self._prepared is not None
+        found = self.execute(db, values).all()
+        db.exec_driver_sql(_AS_BEFORE)
+        return list(found)
 
     @cached_property
     def row(self) -> Callable[[Iterable[Any]], Any]:
@@ -140,7 +154,7 @@ class FixedRead:
 class _Prepared:
     """The texts with which a statement is prepared, and then executed."""
 
-    def __init__(self, statement: FixedStatement) -> None:
+    def __init__(self, statement: FixedStatement, *, by_index: bool) -> None:
         names = statement.parameters
         self._name = f"fixed_{next(_NUMBERS)}"
         places = {name: f"${place}" for place, name in enumerate(names, start=1)}
@@ -151,7 +165,8 @@ class _Prepared:
             for name in names
         )
         # Empty parentheses are a mistake there.
-        self._call = f"{_BY_INDEX}; EXECUTE {self._name}" + (f" ({given})" if given else "")
+        call = f"EXECUTE {self._name}" + (f" ({given})" if given else "")
+        self._call = f"{_BY_INDEX}; {call}" if by_index else call
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
         return db.exec_driver_sql(self.call_on(db), dict(values))

@@ -1,6 +1,7 @@
 """Locks on datasets and publications into them, by one client, in a database of the bench's own.
 
 - `lock`: a running attempt asks for an hour of a dataset, beside the locks of others on other hours.
+- `lock_of_many`: the same of a dataset that has 60,000 segments, among ten such.
 - `publish`: an attempt publishes a segment for each of 100 hours, and moves the offsets of ten
   partitions.
 """
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg2
 
@@ -28,19 +30,30 @@ from tests.bench.store import FOLDERS, RUNS, WORKER, fill, own_database
 
 _LOCKS, _PUBLICATIONS = 100, 20
 _SEGMENTS, _PARTITIONS, _RECORDS = 100, 10, 1_000
+_LONG_KEPT = "long-kept"
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def measure(stage: Stage, runs: int) -> list[Figure]:
-    locks, publications = [], []
+    locks, of_many, publications = [], [], []
     with own_database(stage) as (store, dsn), closing(psycopg2.connect(dsn)) as connection:
         for run in range(runs):
             fill(connection)
             attempts = iter(_claimed(store))
             locks.append(_locks(store, attempts.__next__, f"locks-{run}"))
             publications.append(_publications(store, next(attempts), f"rows-{run}"))
+        _write_history(connection)
+        for _ in range(runs):
+            fill(connection)
+            of_many.append(_locks(store, iter(_claimed(store)).__next__, _LONG_KEPT))
     return [
         Figure(name="datasets.lock_p50", unit="ms", values=tuple(locks), target=Target(limit=2)),
+        Figure(
+            name="datasets.lock_of_many_p50",
+            unit="ms",
+            values=tuple(of_many),
+            target=Target(limit=2),
+        ),
         Figure(
             name="datasets.publish_p50",
             unit="ms",
@@ -48,6 +61,31 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
             target=Target(limit=50),
         ),
     ]
+
+
+def _write_history(connection: Any) -> None:
+    """Write segments of ten datasets, three for each of 20,000 hours that go on beyond the bench's.
+
+    Each has been allocated, and keeps the row of that.
+    """
+    with connection, connection.cursor() as cursor:
+        for table, columns, values in (
+            ("t_ds_segment", "files, rows, bytes, origin_version, origin_num", "'[]', 1, 1, '', 0"),
+            ("t_ds_pending_segment", "previous", "''"),
+        ):
+            cursor.execute(
+                f"INSERT INTO {table} (dataset, interval, version, partition_num, sequence,"
+                f" {columns}) SELECT concat(%(name)s, nullif(dataset, 0)), tstzrange(hour,"
+                f" hour + interval '1 hour'), '2025', number, 'kept-' || number, {values}"
+                " FROM generate_series(0, 9) dataset, generate_series(0, 2) number,"
+                " generate_series(%(begin)s - interval '19000 hours', %(begin)s + interval '999"
+                " hours', '1 hour') hour",
+                {"name": _LONG_KEPT, "begin": _BEGIN},
+            )
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    connection.autocommit = False
 
 
 def _claimed(store: Engine) -> list[int]:

@@ -159,6 +159,23 @@ def test_a_connection_without_its_prepared_statements_is_replaced(database_url: 
     made.dispose()
 
 
+def test_the_settings_of_a_plan_end_before_the_transaction_goes_on(database_url: str) -> None:
+    made = engine(database_url, pool_size=1, max_overflow=0)
+    off = text("SELECT count(*) FROM pg_settings WHERE name LIKE 'enable_%' AND setting = 'off'")
+    number = select(cast(bindparam("number"), Integer))
+    by_index = FixedStatement(number, prepared=True)
+    with made.begin() as db:
+        before = db.scalar(off)
+        FixedStatement(number, prepared=True, by_index=False).execute(db, {"number": 7})
+        assert db.scalar(off) == before
+        assert [tuple(row) for row in by_index.rows_within(db, {"number": 7})] == [(7,)]
+        assert db.scalar(off) == before
+        # They are there for the plan.
+        by_index.execute(db, {"number": 7})
+        assert db.scalar(off) > before
+    made.dispose()
+
+
 def test_a_write_whose_prepared_statement_is_gone_fails_and_is_prepared_again(
     database_url: str,
 ) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final, assert_never
 
 from sqlalchemy import (
+    Boolean,
     Connection,
     DateTime,
     Integer,
@@ -21,10 +22,12 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     cast,
     delete,
     exists,
     func,
+    or_,
     select,
     update,
 )
@@ -67,7 +70,11 @@ _DEAD: Final = (
     delete(task_lock).where(task_lock.c.dataset == _DATASETS).where(~_IS_HELD).cte("dead")
 )
 _TIME: Final = DateTime(timezone=True)
-_ASKED: Final = unnested("asked", place=Integer, dataset=Text, start=_TIME, end=_TIME)
+_ASKED: Final = unnested(
+    "asked", place=Integer, dataset=Text, start=_TIME, end=_TIME, by_segment=Boolean
+)
+_NOW: Final = func.statement_timestamp()
+_NOW_AS_VERSION: Final = func.to_char(func.timezone("UTC", _NOW), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 LOCK_COLUMNS: Final = (
     task_lock.c.id,
     task_lock.c.dataset,
@@ -84,12 +91,20 @@ LOCK_COLUMNS: Final = (
 
 
 def _newest(table: Any) -> Any:
-    return (
-        select(func.max(table.c.version))
-        .where(table.c.dataset == _ASKED.c.dataset)
-        .where(overlaps(table.c.interval, _ASKED.c.start, _ASKED.c.end))
-        .correlate(_ASKED)
-        .scalar_subquery()
+    """Return the greatest version in the interval, if the time of now is not above all versions.
+
+    That the dataset has none above it, one index tells, however many segments it has.
+    """
+    of_dataset = select(func.max(table.c.version)).where(table.c.dataset == _ASKED.c.dataset)
+    of_interval = of_dataset.where(overlaps(table.c.interval, _ASKED.c.start, _ASKED.c.end))
+    return case(
+        (
+            or_(
+                _ASKED.c.by_segment,
+                of_dataset.correlate(_ASKED).scalar_subquery() >= _NOW_AS_VERSION,
+            ),
+            of_interval.correlate(_ASKED).scalar_subquery(),
+        )
     )
 
 
@@ -104,7 +119,7 @@ _STANDING: Final = FixedStatement(
         _IS_LIVE.label("is_live"),
         _ASKED.c.place,
         func.greatest(_newest(segment), _newest(pending_segment)).label("newest"),
-        func.clock_timestamp().label("now"),
+        _NOW.label("now"),
         *LOCK_COLUMNS,
     )
     .outerjoin_from(
@@ -116,7 +131,8 @@ _STANDING: Final = FixedStatement(
             _IS_HELD,
         ),
     )
-    .add_cte(_DEAD)
+    .add_cte(_DEAD),
+    prepared=True,
 )
 _MADE: Final = (
     insert(task_lock)
@@ -136,7 +152,9 @@ _MADE: Final = (
 _TAKE: Final = FixedStatement(
     insert(task_lock_holder)
     .from_select(["lock_id", "task_id"], select(_MADE.c.id, cast(bindparam("task_id"), Integer)))
-    .returning(task_lock_holder.c.lock_id)
+    .returning(task_lock_holder.c.lock_id),
+    prepared=True,
+    by_index=False,
 )
 _JOIN: Final = insert(task_lock_holder).on_conflict_do_nothing()
 _REVOKE: Final = (
@@ -193,7 +211,7 @@ def request_locks(
     Part of the caller's transaction, which keeps the turn at the datasets until it ends.
     """
     take_turn(db, {request.dataset for request in requests})
-    rows = _STANDING.execute(db, _asked(requests) | {"task_id": task_id}).all()
+    rows = _STANDING.rows_within(db, _asked(requests) | {"task_id": task_id})
     if not rows[0].is_live:
         return Impossible(reason=f"attempt {task_id} is over, and gets no locks any more")
     decisions = decide_locks(
@@ -301,6 +319,7 @@ def _asked(requests: Iterable[LockRequest]) -> dict[str, Any]:
         "asked_dataset": [request.dataset for request in asked],
         "asked_start": [request.interval.start for request in asked],
         "asked_end": [request.interval.end for request in asked],
+        "asked_by_segment": [request.granularity is LockGranularity.SEGMENT for request in asked],
     }
 
 

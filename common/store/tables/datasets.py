@@ -145,6 +145,7 @@ segment: Final = Table(
     CheckConstraint("jsonb_typeof(files) = 'array'", name="files"),
 )
 Index("t_ds_segment_interval_idx", segment.c.interval, postgresql_using="gist")
+Index("t_ds_segment_version_idx", segment.c.dataset, segment.c.version)
 
 # A number that a sequence was given for a segment, so that a replica is given the same.
 pending_segment: Final = Table(
@@ -162,6 +163,8 @@ pending_segment: Final = Table(
     not_empty("dataset"),
     _not_empty_interval(),
 )
+Index("t_ds_pending_segment_interval_idx", pending_segment.c.interval, postgresql_using="gist")
+Index("t_ds_pending_segment_version_idx", pending_segment.c.dataset, pending_segment.c.version)
 
 # How far a stream has been published into a dataset. `version` counts the publications;
 # `update_time` is that of the last one, which a trigger notes.
