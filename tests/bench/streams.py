@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from worker.spark.streaming import kafka_source
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, write_limits
 from worker.spark.streaming.query import CHECKPOINTING
-from worker.spark.streaming.rows import SETTINGS, Accepted
+from worker.spark.streaming.rows import SETTINGS, Accepted, RowReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
 def _figures(spark: SparkSession, folder: Path, runs: int) -> list[Figure]:
     rolled_up, bare = [], []
     for run in range(runs + 1):
-        rolled_up.append(_ROWS / _timed(spark, folder / f"rows{run}", _rolling_up))
+        rolled_up.append(_ROWS / _timed(spark, folder / f"rows{run}", _rolling_up, _fields()))
         bare.append(_ROWS / _timed(spark, folder / f"bare{run}", _bare))
     ratios = tuple(ours / plain for ours, plain in zip(rolled_up[1:], bare[1:], strict=True))
     return [
@@ -99,7 +99,10 @@ def _figures(spark: SparkSession, folder: Path, runs: int) -> list[Figure]:
 
 
 def _timed(
-    spark: SparkSession, folder: Path, writer: Callable[[Path], Callable[[DataFrame, int], None]]
+    spark: SparkSession,
+    folder: Path,
+    writer: Callable[[Path], Callable[[DataFrame, int], None]],
+    fields: Sequence[str] = (),
 ) -> float:
     """Return the seconds from the first batch's order to the end of the last."""
     folder.mkdir()
@@ -111,6 +114,7 @@ def _timed(
         properties=folder.parent / "consumer.json",
         at_once=2,
         whole_records=False,
+        fields=fields,
     )
     records = spark.readStream.format(kafka_source.NAME).options(**options).load()
     query = (
@@ -129,11 +133,20 @@ def _timed(
         query.stop()
 
 
-def _rolling_up(folder: Path) -> Callable[[DataFrame, int], None]:
+def _spec() -> SupervisorSpec:
     spec = read_spec(_SPEC).spec
     if not isinstance(spec, SupervisorSpec):
         raise TypeError("a specification was read as a tombstone")
-    writer = BatchWriter(spec, Accepted(), range(_PARTITIONS))
+    return spec
+
+
+def _fields() -> tuple[str, ...]:
+    spec = _spec()
+    return RowReader(spec.schema, spec.io.input_format, Accepted()).source_fields
+
+
+def _rolling_up(folder: Path) -> Callable[[DataFrame, int], None]:
+    writer = BatchWriter(_spec(), Accepted(), range(_PARTITIONS))
 
     def write(records: DataFrame, number: int) -> None:
         writer.write(records, folder, number)

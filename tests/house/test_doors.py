@@ -24,6 +24,7 @@ DOORS = {
     ),
     "confluent_kafka": ("common/kafka_topic.py",),
     "joserfc": ("api/oidc/id_token.py",),
+    "msgspec": ("worker/spark/streaming/json_fields.py",),
     "httpcore": ("worker/runners/http.py",),
     "networkx": ("common/dag.py",),
     "croniter": ("common/cron/",),

@@ -164,6 +164,20 @@ def test_a_property_that_kafka_refuses_is_named(folder: Path) -> None:
     assert "hunter2" not in str(raised.value)
 
 
+def test_fields_of_json_come_with_the_values_that_the_source_could_read(
+    broker: Broker, folder: Path
+) -> None:
+    broker.create("fields", 1)
+    broker.produce("fields", 0, [b'{"a": 1, "b": "x"}', b"no json", b'{"b": "y"}'])
+    made = KafkaReader(
+        options(folder, {0: 0}, topic="fields", whole_records=False, fields=["a", "b"])
+    )
+    rows = read_all(made, {"0": 0}, {"0": 3})
+    made.stop()
+    assert [row["fields"] for row in rows] == [{"a": "1", "b": "x"}, None, {"a": None, "b": "y"}]
+    assert [row["value"] for row in rows][1:] == [b"no json", b'{"b": "y"}']
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -18,7 +18,14 @@ from common.model.streams.periods import Granularity, read_granularity
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec, TimestampSpec
 from tests.integration.spark_jobs import a_session
-from tests.integration.stream_records import MILLIS, Record, Stream, T
+from tests.integration.stream_records import (
+    MILLIS,
+    Record,
+    Stream,
+    T,
+    odd_records,
+    spoilt_records,
+)
 from tests.unit.stream_specs import SMALL, changed
 from worker.spark.streaming import expressions, times
 from worker.spark.streaming.batches import (
@@ -96,6 +103,30 @@ def test_a_record_is_one_object_and_its_values_are_converted_or_missing(
     assert len(rows[4]["d:origin"]) == 10_000_000
     # Fields of JSON differ by case, also beside a dimension of another spelling.
     assert (rows[-1]["d:number"], rows[0]["flawed"]) == (None, False)
+
+
+def test_a_record_is_the_same_row_whether_its_source_or_spark_has_read_it(
+    spark: SparkSession,
+) -> None:
+    dimensions = [
+        *("origin", "a.b"),
+        {"type": "long", "name": "number"},
+        {"type": "double", "name": "delay"},
+        {"type": "json", "name": "nested"},
+    ]
+    changes = {"dataSchema.dimensionsSpec.dimensions": dimensions}
+    records = [*odd_records(), *spoilt_records(1_500)]
+    read, parsed = (Stream(spark, changes, reads=reads).rows(*records) for reads in (True, False))
+    differing = [
+        (record, one, other)
+        for record, one, other in zip(records, read, parsed, strict=True)
+        if one != other
+    ]
+    assert differing == []
+    # Neither is empty.
+    assert {row["state"] for row in read} == {KEPT, BAD}
+    left = Stream(spark, changes).texts(records).count(None)
+    assert 0.1 < left / len(records) < 0.9
 
 
 @pytest.mark.parametrize(

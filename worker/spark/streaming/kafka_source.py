@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from common.kafka_topic import BrokerAwayError, Topic
 from common.model.streams.spec import Offsets
@@ -30,8 +30,9 @@ from worker.spark.streaming.documents import (
     read_limits,
     write_place,
 )
+from worker.spark.streaming.json_fields import FieldTexts, read_fields
 from worker.spark.streaming.ranges import Piece, next_offsets, pieces
-from worker.spark.streaming.records import RECORD
+from worker.spark.streaming.records import FIELDS, RECORD, texts_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,8 @@ class KafkaSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        return RECORD
+        fields = json.loads(self.options["fields"])
+        return StructType([*RECORD, StructField(FIELDS, texts_type(fields))]) if fields else RECORD
 
     def streamReader(self, schema: StructType) -> KafkaReader:  # noqa: N802
         return KafkaReader(self.options)
@@ -66,11 +68,13 @@ def options(
     at_once: int,
     whole_records: bool,
     rows_per_batch: int = _ROWS_PER_BATCH,
+    fields: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the options of the source.
 
     `folder` has the limits, `properties` is a file. Only with `whole_records` are keys, headers and
-    timestamps read: they cost time, and few formats use them.
+    timestamps read: they cost time, and few formats use them. `fields` are those of JSON that are
+    read of short values.
     """
     return {
         "topic": topic,
@@ -80,6 +84,7 @@ def options(
         "at_once": str(at_once),
         "whole_records": str(whole_records),
         "rows_per_batch": str(rows_per_batch),
+        "fields": json.dumps(list(fields)),
     }
 
 
@@ -101,6 +106,7 @@ class KafkaReader(DataSourceStreamReader):
         self._at_once = int(options_["at_once"])
         self._whole_records = options_["whole_records"] == "True"
         self._rows = int(options_["rows_per_batch"])
+        self._fields: list[str] = json.loads(options_["fields"])
         self._latest: dict[int, int] = {}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -147,23 +153,32 @@ class KafkaReader(DataSourceStreamReader):
         count = len(messages)
         none = pa.nulls(count)
         key, stamps, headers = none.cast(pa.binary()), none.cast(pa.int64()), none
+        values = [each.value() for each in messages]
         header_type = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         if self._whole_records:
             key = pa.array([each.key() for each in messages], pa.binary())
             stamps = pa.array([each.timestamp()[1] for each in messages], pa.int64())
             headers = pa.array([_headers(each) for each in messages], header_type)
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.repeat(self._topic, count),
-                pa.repeat(pa.scalar(partition, pa.int32()), count),
-                pa.array([each.offset() for each in messages], pa.int64()),
-                stamps,
-                key,
-                pa.array([each.value() for each in messages], pa.binary()),
-                headers if self._whole_records else none.cast(header_type),
-            ],
-            names=RECORD.fieldNames(),
-        )
+        columns = [
+            pa.repeat(self._topic, count),
+            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.array([each.offset() for each in messages], pa.int64()),
+            stamps,
+            key,
+            pa.array(values, pa.binary()),
+            headers if self._whole_records else none.cast(header_type),
+        ]
+        if not self._fields:
+            return pa.RecordBatch.from_arrays(columns, names=RECORD.fieldNames())
+        columns.append(_struct(self._fields, read_fields(values, self._fields)))
+        return pa.RecordBatch.from_arrays(columns, names=[*RECORD.fieldNames(), FIELDS])
+
+
+def _struct(names: Sequence[str], read: FieldTexts) -> pa.Array:
+    import pyarrow as pa
+
+    columns = [pa.array(each, pa.string()) for each in read.columns]
+    return pa.StructArray.from_arrays(columns, names, mask=pa.array(read.left))
 
 
 def _headers(message: Any) -> list[dict[str, Any]] | None:

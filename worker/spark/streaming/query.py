@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from common.model.streams.spec import KafkaFormat, Offsets, SupervisorSpec
 from worker.spark.streaming import kafka_source
 from worker.spark.streaming.documents import replace
-from worker.spark.streaming.rows import SETTINGS
+from worker.spark.streaming.rows import SETTINGS, Accepted, RowReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +60,7 @@ def start_query(
         properties=consumer,
         at_once=spark.sparkContext.defaultParallelism,
         whole_records=isinstance(spec.io.input_format, KafkaFormat),
+        fields=RowReader(spec.schema, spec.io.input_format, Accepted()).source_fields,
     )
     return (
         spark.readStream.format(kafka_source.NAME)

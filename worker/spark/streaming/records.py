@@ -2,7 +2,8 @@
 
 A record is one object of JSON, or one line of `csv` or `tsv`; anything else is unreadable, and so
 are text that is no UTF-8 and a second object or line behind the first. Numbers and nested parts of
-JSON are the text that stands in the record. In `csv` and `tsv` an empty text is a missing one.
+JSON are the text that Spark writes of them: 1.5 for 1.50. In `csv` and `tsv` an empty text is a
+missing one. Of short objects the source may have read the fields already (`json_fields`).
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ RECORD: Final = StructType(
     ]
 )
 """The columns of records; `timestamp` is in milliseconds since 1970."""
+FIELDS: Final = "fields"
+"""One more column, if there are `source_fields`: their texts, null if the value is to be parsed."""
 
 _ANY_FIELDS: Final = MapType(StringType(), StringType())
 _ABSENT: Final = "__absent"
@@ -73,7 +76,7 @@ class Parsing:
 def parsing(format_: InputFormat, names: Sequence[str] | None) -> Parsing:
     """Return what parses records; `names` are the fields that are needed, None for all."""
     if isinstance(format_, TextFormat):
-        value = _Text(format_, names, "__value")
+        value = _Text(format_, names, "__value", read=bool(source_fields(format_, names)))
         first, *others = value.steps(f.col("value"))
         return Parsing(
             # Noted beside it, so that no plan carries the value any further for that.
@@ -86,6 +89,20 @@ def parsing(format_: InputFormat, names: Sequence[str] | None) -> Parsing:
     return _with_kafka(format_, names)
 
 
+def source_fields(format_: InputFormat, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the fields that the source may read of values by itself; none if it is to read none.
+
+    `names` are those that are needed, None for all.
+    """
+    of_value = format_.value if isinstance(format_, KafkaFormat) else format_
+    return tuple(names or ()) if of_value.type == "json" else ()
+
+
+def texts_type(names: Iterable[str]) -> StructType:
+    """Return the type of a struct with a text for each of these fields."""
+    return StructType([StructField(name, StringType()) for name in names])
+
+
 def with_steps(frame: DataFrame, steps: Iterable[Columns]) -> DataFrame:
     """Return the frame with the columns of each step, which see those of the steps before it."""
     for columns in steps:
@@ -94,7 +111,7 @@ def with_steps(frame: DataFrame, steps: Iterable[Columns]) -> DataFrame:
 
 
 def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
-    value = _Text(format_.value, names, "__value")
+    value = _Text(format_.value, names, "__value", read=bool(source_fields(format_, names)))
     steps = value.steps(f.col("value"))
     readable = f.col("value").isNull() | value.readable
     beside = {
@@ -147,10 +164,19 @@ def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
 class _Text:
     """One text format at work, in a column that nothing else uses."""
 
-    def __init__(self, format_: TextFormat, names: Sequence[str] | None, column: str) -> None:
+    def __init__(
+        self,
+        format_: TextFormat,
+        names: Sequence[str] | None,
+        column: str,
+        *,
+        read: bool = False,
+    ) -> None:
+        """`read`: the source has read the fields of some records already."""
         self._format = format_
         self._names = names
         self._column = column
+        self._read = read
 
     def steps(self, source: Column) -> list[Columns]:
         """Return the steps to the parsed column, which is null where it is unreadable."""
@@ -175,13 +201,19 @@ class _Text:
         fields: DataType = _ANY_FIELDS
         if self._names is not None:
             # A struct needs a field, and a record of which none is needed is a row all the same.
-            names = self._names or ("__time",)
-            fields = StructType([StructField(name, StringType()) for name in names])
+            fields = texts_type(self._names or ("__time",))
         # In brackets, since Spark reads the first value of a text and ignores what comes behind it.
         wrapped = f.concat(f.lit("["), written, f.lit("]"))
         parsed = f.from_json(wrapped, ArrayType(fields), {"mode": "PERMISSIVE"})
-        only = f.when(f.size(self._column) == 1, f.get(f.col(self._column), f.lit(0)))
-        return [{self._column: parsed}, {self._column: only}]
+        is_one = f.size(self._column) == 1
+        only = f.get(f.col(self._column), f.lit(0))
+        if not self._read:
+            return [{self._column: parsed}, {self._column: f.when(is_one, only)}]
+        is_read = f.col(FIELDS).isNotNull()
+        return [
+            {self._column: f.when(~is_read, parsed)},
+            {self._column: f.when(is_read, f.col(FIELDS)).when(is_one, only)},
+        ]
 
     @property
     def _width(self) -> int:

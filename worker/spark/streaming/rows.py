@@ -36,7 +36,13 @@ from common.model.streams.spec import (
     TimestampSpec,
 )
 from worker.spark.streaming import expressions, filters, times
-from worker.spark.streaming.records import Columns, Parsing, parsing, with_steps
+from worker.spark.streaming.records import (
+    Columns,
+    Parsing,
+    parsing,
+    source_fields,
+    with_steps,
+)
 from worker.spark.streaming.values import Kind, Value, real, text, whole
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -116,6 +122,11 @@ class RowReader:
     @property
     def discovers(self) -> bool:
         return self._schema.dimensions.discovers
+
+    @property
+    def source_fields(self) -> tuple[str, ...]:
+        """The fields that the source may read by itself."""
+        return source_fields(self._format, None if self.discovers else self.needed())
 
     @cached_property
     def _parsing(self) -> Parsing:
