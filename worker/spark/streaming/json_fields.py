@@ -50,7 +50,7 @@ def read_fields(values: Iterable[bytes | None], names: Sequence[str]) -> FieldTe
                     for each in fields_of(decode(str(value, "utf-8")))
                 ]
                 is_read = True
-            except (ValueError, msgspec.DecodeError):
+            except (ValueError, RecursionError, msgspec.DecodeError):
                 pass
         left.append(not is_read)
         if not is_read:
