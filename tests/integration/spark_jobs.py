@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,10 +35,16 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(warehouse))
         .getOrCreate()
     )
+    own_zone = os.environ.get("TZ")
     try:
         yield spark
     finally:
         spark.stop()
+        # Work with SQL takes the session's zone for its process, which goes on to other tests.
+        os.environ.pop("TZ", None)
+        if own_zone is not None:
+            os.environ["TZ"] = own_zone
+        time.tzset()
 
 
 class Jobs:
