@@ -35,6 +35,7 @@ from tests.bench import (
     path,
     python_chain,
     queue,
+    resting_streams,
     spark,
     starts,
     store,
@@ -93,6 +94,7 @@ BENCHES: Mapping[str, Bench] = {
     "streams": Bench(measure=streams.measure),
     "topology": Bench(measure=topology.measure),
     "hand_overs": Bench(measure=hand_overs.measure),
+    "resting_streams": Bench(measure=resting_streams.measure, settings=resting_streams.SETTINGS),
     "big": Bench(measure=big.measure, settings=big.SETTINGS),
 }
 

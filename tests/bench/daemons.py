@@ -23,11 +23,11 @@ def resident_mb(pid: int) -> float:
     return _status_mb(pid, "VmRSS")
 
 
-def shared_mb(pid: int) -> float:
+def shared_mb(pid: int, *, below: bool = True) -> float:
     """The memory (PSS) of a process and all below it, in MiB; a shared page counts in parts."""
     root = psutil.Process(pid)
     total = 0
-    for process in (root, *root.children(recursive=True)):
+    for process in (root, *(root.children(recursive=True) if below else ())):
         with suppress(psutil.NoSuchProcess):
             total += process.memory_full_info().pss
     return total / 2**20
