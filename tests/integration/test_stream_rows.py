@@ -105,6 +105,14 @@ def test_a_record_is_one_object_and_its_values_are_converted_or_missing(
     assert (rows[-1]["d:number"], rows[0]["flawed"]) == (None, False)
 
 
+def test_a_field_may_have_any_name(spark: SparkSession) -> None:
+    names = ['a"b', "a\\b", "a\nb", "a.b", " ", "ü"]
+    for some in (names, names[3:]):
+        stream = Stream(spark, {"dataSchema.dimensionsSpec.dimensions": some})
+        (row,) = stream.rows({"at": T, **{name: name * 2 for name in some}})
+        assert [row[f"d:{name}"] for name in some] == [name * 2 for name in some]
+
+
 def test_a_record_is_the_same_row_whether_its_source_or_spark_has_read_it(
     spark: SparkSession,
 ) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from worker.spark.streaming.json_fields import LONGEST, read_fields
+from worker.spark.streaming.json_fields import LONGEST, is_readable, read_fields
 
 NAMES = ("a", "b")
 
@@ -67,3 +67,17 @@ def test_what_spark_might_read_otherwise_is_left_to_it(value: bytes | None) -> N
         [["x", None, "x"], ["y", None, "y"]],
         [False, True, False],
     )
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "\0"])
+def test_a_name_that_json_escapes_is_left_to_spark(name: str) -> None:
+    assert not is_readable(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a.b", "a'b", "a/b", "ü", "😀", "\x7f", "field0", "from"]
+)
+def test_any_other_name_is_read(name: str) -> None:
+    assert is_readable(name)
+    read = read_fields([json.dumps({name: "x"}, ensure_ascii=False).encode()], [name])
+    assert (read.columns, read.left) == ([["x"]], [False])

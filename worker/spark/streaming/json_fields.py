@@ -7,6 +7,7 @@ takes longer than all else. What is read here is, to the letter, what Spark's ow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,9 @@ import msgspec
 
 LONGEST: Final = 1_000
 """Bytes of a record. Within them are no numbers and no depths that Spark's parser refuses."""
+
+_UNREADABLE: Final = re.compile(r'["\\\x00-\x1f]')
+"""Signs that msgspec takes in no name, since they are escaped in JSON."""
 
 _Plain: TypeAlias = str | int | float | bool | None
 
@@ -32,8 +36,13 @@ class _LeftError(ValueError):
     """Spark might read it otherwise."""
 
 
+def is_readable(name: str) -> bool:
+    """Return True if a field of this name can be read here."""
+    return _UNREADABLE.search(name) is None
+
+
 def read_fields(values: Iterable[bytes | None], names: Sequence[str]) -> FieldTexts:
-    """Return the texts of these fields of each record."""
+    """Return the texts of these fields of each record; all names have to be readable."""
     decode = _decoder(tuple(names)).decode
     fields_of = msgspec.structs.astuple
     texts: list[str | None] = []

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 )
 
 from common.model.streams.spec import InputFormat, KafkaFormat, TextFormat
+from worker.spark.streaming.json_fields import is_readable
 
 Columns: TypeAlias = dict[str, Column]
 
@@ -95,7 +96,9 @@ def source_fields(format_: InputFormat, names: Sequence[str] | None) -> tuple[st
     `names` are those that are needed, None for all.
     """
     of_value = format_.value if isinstance(format_, KafkaFormat) else format_
-    return tuple(names or ()) if of_value.type == "json" else ()
+    if of_value.type != "json" or names is None or not all(map(is_readable, names)):
+        return ()
+    return tuple(names)
 
 
 def texts_type(names: Iterable[str]) -> StructType:
