@@ -15,33 +15,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
 from common.masking import MASK
 from common.model.rights import Action
-from common.model.states import ReleaseState
 from common.model.streams.reading import SERVERS, read_spec
 from common.model.streams.requests import RequestKind
 from common.model.streams.spec import SupervisorSpec
-from common.model.streams.tasks import TASK_NAME, TASK_TYPE, offsets_document
+from common.model.streams.tasks import offsets_document
 from common.store.connect import Connection
 from common.store.people import supervisors as store
 from common.store.people.datasets import own_dataset
-from common.store.people.definitions import (
-    DEFAULT_PROJECT,
-    definition_by_name,
-    save_definition,
-    set_release_state,
-)
+from common.store.people.definitions import DEFAULT_PROJECT
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
-from common.store.people.worker_groups import worker_group_id
 from common.store.streams.segments import offsets as stored_offsets
 from operations.errors import NameTakenError, UsageError
 from operations.projects import project_given
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import Change, change, seen
 from operations.session import Session, operation
+from operations.stream_definitions import (
+    AS_IT_IS,
+    TaskPlace,
+    put_definition,
+    wanted_definition,
+)
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
@@ -80,11 +78,11 @@ def submit_stream(
     text: str,
     *,
     project: str | int | None = None,
-    worker_group: str | None = None,
+    place: TaskPlace = AS_IT_IS,
 ) -> Submitted:
     """Make a supervisor, or give one another specification; the same again changes nothing.
 
-    `InvalidSpecError` names every mistake. `project` and `worker_group` are those of its tasks. A
+    `InvalidSpecError` names every mistake. `project` and `place` are those of its tasks. A
     secret that is masked, as specifications are shown, stays what it is.
     """
     read = read_spec(text)
@@ -118,10 +116,20 @@ def submit_stream(
         document = _unmasked(document, None if found is None else found.document)
         _check_dataset(made, session, spec)
         _check_stream(made.db, spec)
-        if found is not None and found.active and _is_same(found, document, spec):
+        wanted = wanted_definition(
+            made.db, spec.id, place, project_id=made.project_id, is_new=found is None
+        )
+        is_same = found is not None and found.active and _is_same(found, document, spec)
+        if found is not None and is_same and wanted.is_there:
             made.detail = "unchanged"
             return _submitted(spec, found.version, "unchanged", read.ignored)
-        definition_id = _definition(session, made, spec, found, worker_group)
+        definition_id = put_definition(
+            made.db,
+            wanted,
+            spec.id,
+            project_id=made.project_id,
+            user_id=session.principal.user_id,
+        )
         if found is None and not store.make_supervisor(
             made.db, spec.id, project_id=made.project_id, process_definition_id=definition_id
         ):
@@ -400,59 +408,6 @@ def _check_stream(db: Connection, spec: SupervisorSpec) -> None:
             f" {spec.io.topic!r}, terminate the supervisor, forget the offsets (orcaflow stream"
             f" reset {spec.id}), and submit it anew; or name another dataSource"
         )
-
-
-def _definition(
-    session: Session,
-    made: Change,
-    spec: SupervisorSpec,
-    found: SupervisorView | None,
-    worker_group: str | None,
-) -> int:
-    """Make the process definition whose runs are the tasks, or leave the one there is."""
-    assert made.project_id is not None
-    name = f"stream {spec.id}"
-    there = definition_by_name(made.db, name, project_id=made.project_id)
-    if found is None and there is not None:
-        raise NameTakenError(
-            f"there is a process definition {name!r}, and the supervisor's tasks need one of that"
-            " name: rename it, or name another dataSource"
-        )
-    if there is not None and found is not None and worker_group is None:
-        set_release_state(made.db, there.id, wanted=ReleaseState.ONLINE, at=SystemClock().now())
-        return there.id
-    group_id = -1
-    if worker_group is not None:
-        group = worker_group_id(made.db, worker_group)
-        if group is None:
-            raise NotFoundError(
-                f"there is no worker group {worker_group!r}; see `orcaflow worker-group list`"
-            )
-        group_id = group
-    node = {
-        "id": "tasks-1",
-        "type": TASK_TYPE,
-        "name": TASK_NAME,
-        "params": {"supervisor": spec.id},
-        "runFlag": "NORMAL",
-        "maxRetryTimes": "0",
-        "workerGroupId": group_id,
-        # A master keeps replicas apart, and spreads the tasks.
-        "workerSelect": {"dataset": spec.id},
-        "preTasks": [],
-    }
-    row = save_definition(
-        made.db,
-        name=name,
-        process_definition_json=json.dumps({"tasks": [node], "globalParams": [], "timeout": 0}),
-        at=SystemClock().now(),
-        project_id=made.project_id,
-        user_id=session.principal.user_id,
-        description=f"The tasks of the supervisor {spec.id}; made by its submission.",
-        global_params="[]",
-    )
-    set_release_state(made.db, row.id, wanted=ReleaseState.ONLINE, at=SystemClock().now())
-    return row.id
 
 
 @contextmanager

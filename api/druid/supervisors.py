@@ -17,6 +17,7 @@ from common.strict_json import strict_json
 from operations import streams as operations
 from operations.documents.streams import state_of
 from operations.errors import UsageError
+from operations.stream_definitions import TaskPlace
 
 _STREAM_ERROR: Final = "org.apache.druid.indexing.seekablestream.common.StreamException"
 _OTHER_ERROR: Final = "java.lang.IllegalStateException"
@@ -28,7 +29,7 @@ _OF_TASK: Final = ("startingOffsets", "currentOffsets", "lag")
 
 
 def submit(call: Call) -> dict[str, Any]:
-    """Make a supervisor, or change it; the parameters `project` and `worker_group` are ours."""
+    """Make a supervisor, or change it; `project`, `worker_group` and `profile` are ours."""
     try:
         text = call.body.decode()
     except UnicodeDecodeError:
@@ -37,7 +38,9 @@ def submit(call: Call) -> dict[str, Any]:
         call.session,
         text,
         project=call.query.get("project"),
-        worker_group=call.query.get("worker_group"),
+        place=TaskPlace(
+            worker_group=call.query.get("worker_group"), profile=call.query.get("profile")
+        ),
     )
     return {"id": done.id}
 

@@ -22,6 +22,7 @@ from common.store.streams.locks import HeldLock, LockHolder
 from common.store.streams.segments import PartitionOffset
 from operations.datasets import DatasetView, FirstRows
 from operations.locks import LockView
+from operations.stream_definitions import AS_IT_IS, TaskPlace
 from operations.streams import StreamDetail, Submitted
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
@@ -79,11 +80,11 @@ def _since(row: Mapping[str, Any]) -> datetime:
 
 
 def submit_stream(
-    client: Client, text: str, *, project: str | None = None, worker_group: str | None = None
+    client: Client, text: str, *, project: str | None = None, place: TaskPlace = AS_IT_IS
 ) -> Submitted:
     """Make a supervisor, or give one another specification."""
     read_spec(text)  # Its mistakes are told as here.
-    query: dict[str, Any] = {"worker_group": worker_group}
+    query: dict[str, Any] = {"worker_group": place.worker_group, "profile": place.profile}
     if project is not None:
         query["project_id"] = client.get("/projects", {"name": project})["items"][0]["id"]
     row = client.post("/streams", json.loads(text), query)

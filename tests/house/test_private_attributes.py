@@ -113,6 +113,24 @@ def _of_client(name: str) -> Callable[[], bool]:
     return found
 
 
+def _create_remote_dataframe() -> bool:
+    from pyspark.sql.connect.session import SparkSession
+
+    return callable(SparkSession._create_remote_dataframe)
+
+
+def _plan() -> bool:
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    return _is_set_by(DataFrame, "_plan")
+
+
+def _relation_id() -> bool:
+    from pyspark.sql.connect.plan import CachedRemoteRelation
+
+    return _is_set_by(CachedRemoteRelation, "_relation_id")
+
+
 ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_connection": _kazoo_connection,
     "_invoke": _kazoo_invoke,
@@ -130,6 +148,9 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_user_id": _of_client("_user_id"),
     "_stub": _of_client("_stub"),
     "_builder": _of_client("_builder"),
+    "_create_remote_dataframe": _create_remote_dataframe,
+    "_plan": _plan,
+    "_relation_id": _relation_id,
     "_shutdown": lambda: callable(threading._shutdown),  # type: ignore[attr-defined]
     "_run_exitfuncs": lambda: callable(atexit._run_exitfuncs),
     "_set_native_id": lambda: callable(threading.main_thread()._set_native_id),  # type: ignore[attr-defined]

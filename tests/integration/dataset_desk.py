@@ -75,10 +75,13 @@ class Desk:
 
     def enter(self, task_id: int) -> None:
         """Be the process of this attempt from now on."""
-        self.running.add(task_id)
-        self._patch.setenv("ORCAFLOW_TASK_INSTANCE_ID", str(task_id))
-        for name, value in self.server.variables(task_id).items():
+        for name, value in self.let_in(task_id).items():
             self._patch.setenv(name, value)
+
+    def let_in(self, task_id: int) -> dict[str, str]:
+        """Serve this attempt; return the variables that its process needs."""
+        self.running.add(task_id)
+        return {"ORCAFLOW_TASK_INSTANCE_ID": str(task_id), **self.server.variables(task_id)}
 
     def close(self) -> None:
         self._stopping.set()

@@ -62,6 +62,31 @@ def test_a_supervisor_is_submitted_changed_and_not_twice_the_same(
     }
 
 
+def test_the_place_of_tasks_is_changed_alone_and_what_people_set_is_left(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    def node() -> Any:
+        with db.connect() as connection:
+            text = connection.execute(select(t.process_definition.c.process_definition_json))
+            return json.loads(text.scalar_one())["tasks"][0]
+
+    file = a_file(tmp_path)
+    submit = ("stream", "submit", file, "-o", "json")
+    cli(*submit, "--profile", "small")
+    assert node()["params"] == {"supervisor": "flights", "profile": "small"}
+    text = json.dumps({"tasks": [{**node(), "params": {**node()["params"], "cores": 1}}]})
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(process_definition_json=text))
+    assert parsed(cli(*submit))["outcome"] == "unchanged"
+    assert parsed(cli(*submit, "--profile", "small"))["outcome"] == "unchanged"
+    # Its tasks change over, as for another specification.
+    changed = parsed(cli(*submit, "--profile", "classic"))
+    assert (changed["outcome"], changed["version"]) == ("changed", 2)
+    assert node()["params"] == {"supervisor": "flights", "profile": "classic", "cores": 1}
+    code, _, err = cli(*submit, "--profile", "a\tb")
+    assert (code, "must be a Spark profile" in err) == (2, True)
+
+
 def test_every_mistake_of_a_specification_is_told_and_no_secret(cli: Cli, tmp_path: Path) -> None:
     file = a_file(tmp_path, replicas=-1, taskDuration="soon")
     code, out, err = cli("stream", "submit", file)

@@ -36,7 +36,7 @@ from worker.spark.streaming import bounded, kafka_source, standby, task
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
 from worker.spark.streaming.kafka_source import KafkaReader, KafkaSource
-from worker.spark.streaming.query import start_query
+from worker.spark.streaming.query import Query, start_query
 from worker.spark.streaming.standby import warm_up
 
 if TYPE_CHECKING:
@@ -271,7 +271,13 @@ class Attempts:
         )
         folder = self._folder / f"attempt{attempt}"
         ran = task.StreamTask(
-            self._spark, self._spec, assignment, supervisor, folder=folder, say=self.said.append
+            self._spark,
+            self._spec,
+            assignment,
+            supervisor,
+            folder=folder,
+            cores=1,
+            say=self.said.append,
         )
         try:
             return ran.run()
@@ -324,13 +330,13 @@ def test_a_standby_leaves_nothing_and_is_given_its_work(
         patched.setattr(standby, "BatchWriter", Writer)
         # A busy machine takes longer than a task is to wait.
         patched.setattr(standby, "_PATIENCE_SECONDS", 300.0)
-        warm_up(spark, spec, folder=folder / "standby", secrets={})
+        warm_up(spark, spec, folder=folder / "standby", cores=1, secrets={})
     assert written == [10]
     assert not (folder / "standby").exists()
     assert spark.streams.active == []
     missing = replace(spec, io=replace(spec.io, consumer={"bootstrap.servers": "127.0.0.1:1"}))
     with pytest.raises(StreamAwayError):
-        warm_up(spark, missing, folder=folder / "standby", secrets={})
+        warm_up(spark, missing, folder=folder / "standby", cores=1, secrets={})
     assert not (folder / "standby").exists()
 
 
@@ -415,7 +421,7 @@ class Ranges:
         self._server.enter(an_attempt(self._server.engine))
 
     def run(self, start: Any, end: Any) -> int:
-        document = {"kind": "", "spec": self.spec, "from": start, "to": end, "params": {}}
+        document = {"kind": "", "spec": self.spec, "from": start, "to": end, "cores": 1}
         return bounded.run(self._spark, Job.of(document, reason_file=self._reason))
 
 
@@ -465,10 +471,10 @@ def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
 class Late:
     """A query that ends as one does on a computer that is too busy to begin its Python in time."""
 
-    def __init__(self, query: Any) -> None:
-        query.stop()
+    def __init__(self, query: Query) -> None:
+        self.stop = query.stop
 
-    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+    def has_ended(self, *, within_seconds: float) -> bool:
         raise RuntimeError("terminated with exception: Python worker failed to connect back.")
 
 

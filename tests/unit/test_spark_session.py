@@ -2,97 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from common.spark_config import SparkConfig, SparkProfile
-from tests.claims import a_claimed_task
-from tests.unit.stream_specs import SMALL
-from worker.launcher import Launcher, seen_by_tasks
-from worker.launching.base import TaskParameterError, TaskSettings, TaskTypes
+from tests.unit.spark_launches import CLUSTER, SOCKET, job_of, parameter, prepared
+from worker.launching.base import TaskParameterError
 from worker.processes.quality_report import read_quality
-from worker.processes.starting import Prepared
-from worker.tasks.data_quality import DataQualityTask
-from worker.tasks.pyspark import PySparkTask
-from worker.tasks.spark_sql import SparkSqlTask
-from worker.tasks.stream import StreamTask
-from worker.tasks.topology import TopologyTask
-from worker.workspace import attempt_folders
-
-CLUSTER = "0123456789ab"
-SOCKET = "/run/orcaflow/spark.sock"
-PROFILES = {
-    "default": SparkProfile(driver_memory="2g", conf={"spark.sql.shuffle.partitions": "4"}),
-    "big": SparkProfile(
-        master="spark://cluster:7077",
-        jars="/jars/a.jar",
-        packages="org.x:y:1",
-        conf={"spark.executor.memory": "3g"},
-    ),
-}
-
-
-def prepared(
-    home: Path,
-    params: Mapping[str, Any],
-    *,
-    task_type: str = "PYSPARK",
-    socket: str = SOCKET,
-    default_profile: str = "default",
-    global_params: object = None,
-    node: Mapping[str, Any] | None = None,
-    spark: Mapping[str, Any] | None = None,
-    **row: Any,
-) -> Prepared:
-    """The task as the launcher prepares it."""
-    paths = attempt_folders(home / "tasks").paths(1, 2, 3)
-    config = SparkConfig(default_profile=default_profile, profiles=PROFILES, **(spark or {}))
-    settings = TaskSettings(
-        environment=seen_by_tasks({}), spark=config, spark_socket=socket, cluster=CLUSTER
-    )
-    launcher = Launcher(
-        home=home,
-        data_dir=home / "data",
-        zone=ZoneInfo("UTC"),
-        tenant_mode="single",
-        settings=settings,
-        types=TaskTypes(
-            {
-                "PYSPARK": PySparkTask(),
-                "SPARK_SQL": SparkSqlTask(),
-                "DATA_QUALITY": DataQualityTask(),
-                "STREAM": StreamTask(),
-                "TOPOLOGY": TopologyTask(),
-            }
-        ),
-    )
-    given = {"rawScript": "spark"} if "file" not in params else {}
-    values = {
-        "task_type": task_type,
-        "task_json": json.dumps({**(node or {}), "params": {**given, **params}}),
-        "global_params": json.dumps(global_params) if global_params else None,
-        **row,
-    }
-    Path(paths.log_path).parent.mkdir(parents=True, exist_ok=True)
-    return launcher.prepare(a_claimed_task(paths, **values))
-
-
-def job_of(made: Prepared) -> dict[str, Any]:
-    assert made.job_file is not None
-    document: dict[str, Any] = json.loads(made.job_file.read_text())
-    return document
-
-
-def parameter(name: str, kind: str, value: str, direct: str = "IN") -> dict[str, str]:
-    return {"prop": name, "direct": direct, "type": kind, "value": value}
 
 
 def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_profile(
@@ -509,59 +430,3 @@ def test_a_task_that_brings_something_asks_for_an_isolated_session(
     assert elsewhere.argv[6] == "big"
     private = prepared(tmp_path, {**named, **params, "profile": "classic"}, task_type=task_type)
     assert job_of(private)["profile"] == "classic"
-
-
-def test_a_range_of_a_topic_has_its_parameters_in_its_job_alone(tmp_path: Path) -> None:
-    spec = copy.deepcopy(SMALL)
-    spec["spec"]["ioConfig"]["consumerProperties"]["sasl.password"] = "${kafka_password}"
-    made = prepared(
-        tmp_path,
-        {"spec": spec, "from": "$[yyyy-MM-dd]", "to": {"0": 7}},
-        task_type="STREAM",
-        global_params=[parameter("kafka_password", "VARCHAR", "hunter2")],
-    )
-    job = job_of(made)
-    assert (job["kind"], job["master"]) == ("worker.spark.streaming.bounded", "local[2]")
-    assert (job["from"][:5], job["to"]) == ("2026-", {"0": 7})
-    consumer = job["spec"]["spec"]["ioConfig"]["consumerProperties"]
-    assert consumer["sasl.password"] == "hunter2"
-    assert "hunter2" not in " ".join(made.argv)
-
-
-def test_a_stream_has_a_driver_of_the_workers_own_python_whatever_the_profiles_say(
-    tmp_path: Path,
-) -> None:
-    made = prepared(
-        tmp_path,
-        {"supervisor": "flights", "cores": 3, "conf": {"spark.sql.shuffle.partitions": 7}},
-        task_type="STREAM",
-        default_profile="big",
-    )
-    assert made.argv[0] == sys.executable
-    assert Path(made.argv[3]).name == "classic.py"
-    job = job_of(made)
-    assert (job["kind"], job["master"]) == ("worker.spark.streaming.task", "local[3]")
-    assert job["conf"]["spark.driver.memory"] == "512M"
-    assert job["conf"]["spark.sql.shuffle.partitions"] == "7"
-    assert "spark.jars" not in job["conf"]
-    assert Path(made.environment["SPARK_HOME"]).name == "pyspark"
-    assert made.environment["PYSPARK_PYTHON"] == sys.executable
-    # Spark's own Python processes import the source.
-    assert (Path(made.environment["PYTHONPATH"]) / "worker" / "tasks").is_dir()
-
-
-def test_a_topology_has_a_driver_of_the_workers_own_python_and_no_code_in_its_job(
-    tmp_path: Path,
-) -> None:
-    made = prepared(
-        tmp_path,
-        {"topology": "words", "cores": 4, "driverMemory": "2G", "conf": {"spark.a.b": "c"}},
-        task_type="TOPOLOGY",
-        default_profile="big",
-    )
-    assert (made.argv[0], Path(made.argv[3]).name) == (sys.executable, "classic.py")
-    job = job_of(made)
-    assert (job["kind"], job["master"]) == ("worker.spark.topology.task", "local[4]")
-    assert (job["conf"]["spark.driver.memory"], job["conf"]["spark.a.b"]) == ("2G", "c")
-    assert "rawScript" not in job
-    assert (Path(made.environment["PYTHONPATH"]) / "worker" / "tasks").is_dir()

@@ -155,6 +155,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("SQL", {"datasource": 1, "sql": "s", "sqlType": "2"}, "params.sqlType: must be one of 0, 1"),
     ("SQL", {"datasource": 1, "sql": "s", "udfs": "1"}, "params.udfs: functions of Hive"),
     ("SQL", {"datasource": 1, "sql": "s", "preStatements": [1]}, "params.preStatements: must be a"),
+    (
+        "STREAM",
+        {"supervisor": "a", "profile": "small", "driverMemory": "1g"},
+        "params.driverMemory: belongs to a driver of its own",
+    ),
+    ("STREAM", {"supervisor": "a", "profile": "classic", "driverMemory": "1g"}, ""),
     ("STREAM", {"supervisor": "a", "from": "latest"}, "params.from: belongs to params.spec"),
     ("STREAM", {"supervisor": "a", "spec": {"a": 1}}, "params.supervisor: and params.spec are"),
     ("STREAM", {"spec": SMALL, "from": "latest"}, "params.to: is missing"),

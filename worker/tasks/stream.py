@@ -1,10 +1,10 @@
 """STREAM: reads a topic of Kafka into a dataset, as the task of a supervisor, or a range of it.
 
-The task has a Spark driver of its own on its worker, in the worker's own Python, for what runs
-there is Orcaflow's program and not its author's. It asks its worker what to read, by the socket for
-datasets, so neither a command line nor a file of the job has a secret of the stream's. With `spec`,
-`from` and `to` it needs no supervisor: it reads that range, publishes it and ends. Nothing here
-imports pyspark.
+The task has a Spark driver of its own on its worker, or a session in a server of its `profile`; in
+the worker's own Python, for what runs there is Orcaflow's program and not its author's. It asks its
+worker what to read, by the socket for datasets, so neither a command line nor a file of the job has
+a secret of the stream's. With `spec`, `from` and `to` it needs no supervisor: it reads that range,
+publishes it and ends. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from common.model.task_type import (
     is_absent,
     is_open,
 )
+from common.spark_config import CLASSIC
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import CONF, session_faults
 
@@ -52,6 +53,10 @@ _TO: Final = Key(
     about="The end of the range, which is not read, likewise.",
     check=lambda value: _check_with(read_bound, value),
 )
+_PROFILE: Final = Key(
+    name="profile",
+    about="The worker's Spark profile whose servers it shares; else a driver of its own.",
+)
 _CORES: Final = Key(
     name="cores",
     shape=Shape.NUMBER,
@@ -62,7 +67,7 @@ _CORES: Final = Key(
 _MEMORY: Final = Key(
     name="driverMemory",
     shape=Shape.SIZE,
-    about="The Java heap of the task; Spark takes no less than 472M.",
+    about="The Java heap of a driver of its own; Spark takes no less than 472M.",
     default="512M",
 )
 
@@ -75,12 +80,19 @@ def _check_with(read: Callable[[Any], object], value: object) -> None:
 def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
     yield from session_faults(params)
     yield from _range_faults(params)
+    if _is_shared(params.get(_PROFILE.name)) and not is_absent(params.get(_MEMORY.name)):
+        yield Fault(key=_MEMORY.name, problem="belongs to a driver of its own, without a profile")
     try:
         start, end = read_bound(params.get(_FROM.name)), read_bound(params.get(_TO.name))
     except ValueFaultError:
         return  # Told of elsewhere, or open.
     if mistake := mistake_between(start, end):
         yield Fault(key=_TO.name, problem=mistake)
+
+
+def _is_shared(profile: object) -> bool:
+    """Return True if a task with this profile has a session in a server that others share."""
+    return not is_absent(profile) and str(profile).strip() != CLASSIC
 
 
 def _range_faults(params: Mapping[str, Any]) -> Iterator[Fault]:
@@ -106,6 +118,7 @@ SPEC: Final = TaskTypeSpec(
         _RANGE_SPEC,
         _FROM,
         _TO,
+        _PROFILE,
         _CORES,
         _MEMORY,
         CONF,
@@ -121,13 +134,13 @@ _OF_RANGES: Final = "worker.spark.streaming.bounded"
 
 
 class StreamTask:
-    """Runs the program for streams in a driver of its own."""
+    """Runs the program for streams, in a driver of its own or in a session of a profile."""
 
     spec = SPEC
 
     def launch(self, context: TaskContext) -> Launch:
         # Lint needs no sessions.
-        from worker.launching.own_driver import launch_in_own_python, memory_of
+        from worker.launching.own_program import launch_in_server, launch_with_driver, memory_of
 
         document = _range(context)
         if not document and not context.text(_SUPERVISOR.name).strip():
@@ -135,14 +148,18 @@ class StreamTask:
                 "params.supervisor is missing: `orcaflow stream submit` makes definitions with it;"
                 " a task of its own has params.spec, from and to"
             )
+        spec = replace(SPEC, session_work=_OF_RANGES) if document else SPEC
         cores = context.number(_CORES)
-        return launch_in_own_python(
+        conf = {"spark.sql.shuffle.partitions": str(cores)}
+        if _is_shared(context.substitute(context.text(_PROFILE.name))):
+            return launch_in_server(context, spec, {**document, "cores": cores}, conf=conf)
+        return launch_with_driver(
             context,
-            replace(SPEC, session_work=_OF_RANGES) if document else SPEC,
-            document,
+            spec,
+            {**document, "cores": cores},
             cores=cores,
             memory=memory_of(context, _MEMORY),
-            conf={"spark.sql.shuffle.partitions": str(cores)},
+            conf=conf,
         )
 
 

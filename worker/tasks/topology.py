@@ -53,14 +53,14 @@ class TopologyTask:
 
     def launch(self, context: TaskContext) -> Launch:
         # Lint needs no sessions.
-        from worker.launching.own_driver import launch_in_own_python, memory_of
+        from worker.launching.own_program import launch_with_driver, memory_of
 
         name = context.text(_TOPOLOGY.name).strip()
         if not name:
             raise TaskParameterError(
                 "params.topology is missing: `orcaflow topology submit` makes definitions with it"
             )
-        return launch_in_own_python(
+        return launch_with_driver(
             context,
             SPEC,
             {"topology": name},

@@ -42,6 +42,13 @@ def submit(
     worker_group: Annotated[
         str | None, typer.Option(help="The worker group that runs its tasks.")
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="The workers' Spark profile whose servers its tasks share; classic, as for a new"
+            " supervisor, gives each a driver of its own."
+        ),
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make a supervisor, or give it another specification; the same again changes nothing.
@@ -50,10 +57,12 @@ def submit(
     """
     from operations.documents.streams import submitted_row
     from operations.session import opened
+    from operations.stream_definitions import TaskPlace
     from operations.streams import submit_stream
 
     with opened() as session:
-        done = submit_stream(session, _text(spec), project=project, worker_group=worker_group)
+        where = TaskPlace(worker_group=worker_group, profile=profile)
+        done = submit_stream(session, _text(spec), project=project, place=where)
     if form is Format.JSON:
         print_json(submitted_row(done))
         return

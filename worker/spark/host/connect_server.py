@@ -148,6 +148,7 @@ class ConnectServer:
             # For people, who may see the pages too.
             (directory / _PAGE_TOKEN).touch(mode=0o600)
             (directory / _PAGE_TOKEN).write_text(self.page_token, encoding="ascii")
+            own = str(self._python) if self.is_alone else plan.python
             made = command(
                 self._conf(),
                 directory,
@@ -155,8 +156,9 @@ class ConnectServer:
                     **environment,
                     TOKEN_VARIABLE: self.token,
                     **({doors.LOCAL_ADDRESS: address} if address else {}),
-                    "PYSPARK_PYTHON": str(self._python) if self.is_alone else plan.python,
-                    "PYSPARK_DRIVER_PYTHON": plan.python,
+                    "PYSPARK_PYTHON": own,
+                    # Looks data sources up.
+                    "PYSPARK_DRIVER_PYTHON": own,
                     "SPARK_LOCAL_DIRS": str(directory / "local"),
                     # Of its Pythons; Java has an option for that.
                     "TMPDIR": str(scratch_of(directory)),

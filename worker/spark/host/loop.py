@@ -60,6 +60,7 @@ class Host:
     ) -> None:
         """`command` makes a server's. `ends_idle`: it ends without servers, followed or not."""
         self._clock = clock
+        self._python = python
         self._ends_idle = ends_idle
         self._address = str(directory / SOCKET)
         self._door = listening(self._address, mode=_OWN_ACCOUNT_ALONE)
@@ -208,7 +209,7 @@ class Host:
             case "task", (profile, job):
                 self._tasks.add(link, request, profile=profile, job=job)
             case "python", (caller, *arguments):
-                self._start_python(link, request, Path(caller).name, arguments)
+                self._start_python(link, request, Path(caller), arguments)
             case "follow", (document,):
                 self._follow(link, document)
 
@@ -223,21 +224,27 @@ class Host:
                 known.on_disconnect(link)
 
     def _start_python(
-        self, link: Link, request: Request, session_id: str, arguments: list[str]
+        self, link: Link, request: Request, caller: Path, arguments: list[str]
     ) -> None:
-        server = self._servers.of_session(session_id)
-        if server is None and session_id != PYTHON:
+        session_id = caller.name
+        if session_id == PYTHON:
+            # For no session that its name would tell.
+            server = self._servers.of_directory(caller.parent)
+            interpreter = "" if server is None else server.process.plan.python
+        else:
+            server = self._servers.of_session(session_id)
+            interpreter = self._tasks.interpreter_of(session_id)
+        if server is None:
             request.close()
             link.error("SERVER_LOST", "the session that this Python is for is over")
             return
-        if server is not None:
-            server.pythons += 1
+        server.pythons += 1
         self._pythons.start(
             link,
             request,
             session_id=session_id,
             arguments=arguments,
-            interpreter=self._tasks.interpreter_of(session_id),
+            interpreter="" if interpreter == self._python else interpreter,
             limited_as=self._tasks.proxy_of(session_id),
         )
 

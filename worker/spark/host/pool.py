@@ -62,7 +62,7 @@ class ServerSeen:
     failures: int = 0
     """Health checks in a row that it has failed."""
     pythons: int = 0
-    """Pythons that it has started so far, for UDFs."""
+    """Pythons that it has started so far; it keeps a thread for most of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,8 +52,11 @@ _MODULES = (
     "pyspark.sql.connect.readwriter",
     "pyspark.sql.connect.catalog",
     "pyspark.sql.connect.window",
+    "pyspark.sql.connect.streaming.worker.foreach_batch_worker",
+    "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.errors.exceptions.connect",
     "worker.spark.session.warm",
+    "worker.spark.streaming.bounded",
 )
 
 

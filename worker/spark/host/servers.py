@@ -148,6 +148,11 @@ class Servers:
         """The server that has this session now."""
         return next((s for s in self._servers.values() if session_id in s.sessions), None)
 
+    def of_directory(self, directory: Path) -> Server | None:
+        """The server whose directory this is."""
+        found = (s for s in self._servers.values() if s.process.directory == directory)
+        return next(found, None)
+
     def come(self, profile: str) -> bool:
         """True if a server of this profile is there, or starts, for waiting tasks."""
         return any(

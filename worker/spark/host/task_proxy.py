@@ -1,7 +1,7 @@
 """The task proxy: has the Spark host fork a process, and stands for it until it has ended.
 
     python -I -S task_proxy.py SOCKET task PROFILE JOB           an attempt
-    python -I -S task_proxy.py SOCKET python SESSION ARGUMENT…   a server's Python for UDFs
+    python -I -S task_proxy.py SOCKET python SESSION ARGUMENT…   a server's Python
 
 The forked process gets this one's environment, directory and open files. Signals go to it by way
 of the host, which alone knows for sure that its pid is still its own; its exit code becomes this
@@ -28,12 +28,18 @@ _FORWARDED = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGUSR1, 
 _INTERRUPTED = 128
 _SCM_RIGHTS = 1
 _PREFIX = "[orcaflow]"
+_KEPT_READY = (
+    "pyspark.daemon",
+    "pyspark.sql.connect.streaming.worker.foreach_batch_worker",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+)
+"""The modules that a server runs in Pythons which the host forks."""
 
 
 def main() -> int:
     address, what, *arguments = sys.argv[1:]
-    if what == "python" and arguments[1:3] != ["-m", "pyspark.daemon"]:
-        # Only that is kept ready; everything else is this Python's own business.
+    if what == "python" and not (arguments[1:2] == ["-m"] and arguments[2] in _KEPT_READY):
+        # Everything else is this Python's own business.
         os.execv(sys.executable, [sys.executable, *arguments[1:]])  # noqa: S606
     signals = _signals()
     try:

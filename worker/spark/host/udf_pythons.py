@@ -1,14 +1,16 @@
-"""The Pythons that servers start for UDFs: what `python -m pyspark.daemon` is elsewhere.
+"""The Pythons that servers start: what `python -m pyspark.daemon` is elsewhere, and the like.
 
-A server starts one for each session that has UDFs, by calling a task proxy by a name that tells the
-session. Here it is forked off the Spark host, which has imported all that it needs; or it is
-another interpreter, if the session's task has one of its own. It ends with its session: a server
-itself would keep it until its own end.
+A server starts a daemon for each session that has UDFs, by calling a task proxy by a name that
+tells the session, and others for data sources and streaming queries, whose names tell none. Here
+they are forked off the Spark host, which has imported all that they need; or they are another
+interpreter, if the session's task or the server's profile has one. Those of a session end with it:
+a server itself would keep them until its own end. It takes the others for granted, and keeps them.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +21,8 @@ import pyspark.daemon
 from worker.spark.host.forking import end_children_with_me
 from worker.spark.host.forks import Forks, signal_fork
 from worker.spark.host.proxy_protocol import Link, Request
+
+_DAEMON = "pyspark.daemon"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,10 +63,14 @@ class UdfPythons:
             link.exit(code)
 
         try:
-            # It makes a group of its own, which the leader of a session may not.
-            work = _work(arguments, interpreter)
             python.pid = self._forks.fork(
-                link, request, work, ended, session=False, limited_as=limited_as
+                link,
+                request,
+                _work(arguments, interpreter),
+                ended,
+                # A daemon makes a group of its own, which the leader of a session may not.
+                session=_DAEMON not in arguments,
+                limited_as=limited_as,
             )
         except OSError as error:
             link.error("SUBMIT_FAILED", f"no process could be made: {error.strerror}")
@@ -87,12 +95,15 @@ class UdfPythons:
 
 
 def _work(arguments: Sequence[str], interpreter: str) -> Callable[[], int]:
-    """`arguments` are those of an interpreter: `-m pyspark.daemon MODULE`."""
+    """`arguments` are those of an interpreter: `-m pyspark.daemon MODULE`, or `-m MODULE`."""
 
     def forked() -> int:
         sys.argv[:] = arguments[1:]
-        end_children_with_me()
-        pyspark.daemon.manager()
+        if arguments[1] == _DAEMON:
+            end_children_with_me()
+            pyspark.daemon.manager()
+        else:
+            runpy.run_module(arguments[1], run_name="__main__")
         return 0
 
     def another() -> int:

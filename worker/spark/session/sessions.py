@@ -7,6 +7,7 @@ after the server itself reports that it runs nothing for it.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -89,6 +90,21 @@ def open_session(place: Place) -> SparkSession:
     # The server is on this very computer: no connection is lost that could be taken up again.
     session.client.disable_reattachable_execute()
     return session
+
+
+def session_beside(session: SparkSession, session_id: str) -> SparkSession:
+    """Another session in the server of one; Spark has made it, and ends it.
+
+    So it must not be stopped here.
+    """
+    from pyspark.sql.connect.session import SparkSession as Session
+
+    builder: Any = copy.deepcopy(session.client._builder)  # noqa: SLF001  # open_session's.
+    builder.set("session_id", session_id)
+    found: SparkSession = Session.builder.channelBuilder(builder).create()
+    found.client.disable_reattachable_execute()
+    found.release_session_on_close = False
+    return found
 
 
 def operates(session: SparkSession) -> bool:

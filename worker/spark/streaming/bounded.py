@@ -51,6 +51,7 @@ def run(spark: SparkSession, job: Job) -> int:
             assignment_of(dataset, starts, ends),
             Unsupervised(),
             folder=job.reason_file.parent / FOLDER,
+            cores=document["cores"],
             say=job.say,
         )
         task.run()

@@ -42,6 +42,8 @@ NAME: Final = "orcaflow_kafka"
 
 _LEAST_ROWS: Final = 5_000
 _ROWS_PER_BATCH: Final = 200_000
+_MOST_TOPICS: Final = 4
+"""The most topics that a process keeps connections for."""
 
 
 class KafkaSource(DataSource):
@@ -187,14 +189,22 @@ def _headers(message: Any) -> list[dict[str, Any]] | None:
 
 
 _topics: dict[tuple[str, str], Topic] = {}
-"""The topics of this process, with their files of properties: to connect takes time."""
+"""The topics of this process, with their files of properties, the one that was used last behind.
+
+To connect takes time. A Python of a shared server may read for many streams, one after the other.
+"""
 
 
 def _topic(name: str, properties: str) -> Topic:
     key = name, properties
-    if key not in _topics:
-        _topics[key] = Topic(name, json.loads(Path(properties).read_text(encoding="utf-8")))
-    return _topics[key]
+    topic = _topics.pop(key, None)
+    if topic is None:
+        over = [each for each in _topics if not Path(each[1]).exists()]
+        for each in [*over, *_topics][: max(len(over), len(_topics) - _MOST_TOPICS + 1)]:
+            _forget(*each)
+        topic = Topic(name, json.loads(Path(properties).read_text(encoding="utf-8")))
+    _topics[key] = topic
+    return topic
 
 
 def _forget(name: str, properties: str) -> None:

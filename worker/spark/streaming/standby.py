@@ -19,12 +19,11 @@ from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import OrderKind, Orders, TaskReport, TaskStatus
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, read_place, write_limits
-from worker.spark.streaming.query import start_query
+from worker.spark.streaming.query import Query, start_query
 from worker.spark.streaming.rows import Accepted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 Work = TypeVar("Work")
 
@@ -56,7 +55,12 @@ def awaited_work(conversation: Conversation, ask: Callable[[], Work | None]) -> 
 
 
 def warm_up(
-    spark: SparkSession, spec: SupervisorSpec, *, folder: Path, secrets: Mapping[str, str]
+    spark: SparkSession,
+    spec: SupervisorSpec,
+    *,
+    folder: Path,
+    cores: int,
+    secrets: Mapping[str, str],
 ) -> None:
     """Read and write some records that nobody keeps, for a while. `folder` is made, and removed.
 
@@ -73,7 +77,13 @@ def warm_up(
             writer.write(records, folder / "rows", number)
 
         query = start_query(
-            spark, spec, folder=folder, properties=properties, starts=starts, write=write
+            spark,
+            spec,
+            folder=folder,
+            properties=properties,
+            starts=starts,
+            cores=cores,
+            write=write,
         )
         try:
             _await(query, folder, ends)
@@ -83,11 +93,11 @@ def warm_up(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _await(query: StreamingQuery, folder: Path, ends: Offsets) -> None:
+def _await(query: Query, folder: Path, ends: Offsets) -> None:
     """Wait until all is read. A broker that says nothing any more is not waited for."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         place = read_place(folder)
         if place is not None and dict(place.offsets) == dict(ends):
             return
-        query.awaitTermination(_REST_SECONDS)  # type: ignore[arg-type]
+        query.has_ended(within_seconds=_REST_SECONDS)

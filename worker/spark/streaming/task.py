@@ -41,13 +41,12 @@ from worker.spark.streaming.batches import (
 from worker.spark.streaming.conversation import WorkerConversation
 from worker.spark.streaming.course import Course
 from worker.spark.streaming.documents import Place, read_place, write_limits
-from worker.spark.streaming.query import start_query
+from worker.spark.streaming.query import Query, start_query
 from worker.spark.streaming.rows import Accepted
 from worker.spark.streaming.standby import awaited_work, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from worker.spark.session.job import Job
 
@@ -91,7 +90,7 @@ def run(spark: SparkSession, job: Job) -> int:
         folder, conversation = job.reason_file.parent / FOLDER, WorkerConversation()
         work: stream_orders.Work | None = stream_orders.work()
         if work is not None and _assignment(work).is_standby:
-            work = _on_standby(spark, work, conversation, folder=folder, say=job.say)
+            work = _on_standby(spark, work, conversation, folder=folder, job=job)
         if work is None:
             job.say("stopped by its supervisor, which has no work for it")
             return 0
@@ -101,6 +100,7 @@ def run(spark: SparkSession, job: Job) -> int:
             _assignment(work),
             conversation,
             folder=folder,
+            cores=job.document["cores"],
             say=job.say,
             secrets=work.secrets,
         )
@@ -117,18 +117,24 @@ def _on_standby(
     conversation: Conversation,
     *,
     folder: Path,
-    say: Callable[[str], None],
+    job: Job,
 ) -> stream_orders.Work | None:
     """Prepare for work of this specification; return the work once there is some."""
     conversation.tell(TaskReport(state=TaskStatus.STARTING))
     try:
-        warm_up(spark, _spec(work), folder=folder.with_name(_SCRATCH), secrets=work.secrets)
+        warm_up(
+            spark,
+            _spec(work),
+            folder=folder.with_name(_SCRATCH),
+            cores=job.document["cores"],
+            secrets=work.secrets,
+        )
     except Exception as error:  # noqa: BLE001  # Spark raises anything.
         # It was to save time. Whatever is wrong, the task says so if it matters.
         reason = next(iter(str(failure_of(error)).splitlines()), "")
-        say(f"on standby; it will begin slowly, for its warm-up failed: {reason}")
+        job.say(f"on standby; it will begin slowly, for its warm-up failed: {reason}")
     else:
-        say("on standby")
+        job.say("on standby")
 
     def ask() -> stream_orders.Work | None:
         found = stream_orders.work()
@@ -166,6 +172,7 @@ class StreamTask:
         conversation: Conversation,
         *,
         folder: Path,
+        cores: int,
         say: Callable[[str], None],
         secrets: Mapping[str, str] | None = None,
     ) -> None:
@@ -175,6 +182,7 @@ class StreamTask:
         self._assignment = assignment
         self._conversation = conversation
         self._folder = folder
+        self._cores = cores
         self._say = say
         self._secrets = secrets or {}
         self._course = Course.begin(assignment)
@@ -185,7 +193,7 @@ class StreamTask:
         self._place: Place | None = None
         self._failure: BaseException | None = None
         self._publishing: tuple[Sequence, Future[None]] | None = None
-        self._query: StreamingQuery
+        self._query: Query
         self._starts = 0
         self._stopping = threading.Event()
         self._began: datetime | None = None
@@ -210,7 +218,7 @@ class StreamTask:
             publisher.shutdown(cancel_futures=True)
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _started(self) -> StreamingQuery:
+    def _started(self) -> Query:
         self._starts += 1
         spec, io = self._spec, self._spec.io
         write_limits(self._folder, self._course.limits)
@@ -222,6 +230,7 @@ class StreamTask:
             folder=self._folder,
             properties=librdkafka_properties(io.consumer, self._secrets),
             starts=starts,
+            cores=self._cores,
             write=self._write,
         )
 
@@ -247,8 +256,7 @@ class StreamTask:
             if not self._course.all_read:
                 self._rest()
             else:
-                if self._query.isActive:
-                    self._query.stop()
+                self._query.stop()
                 self._stopping.wait(_REST_SECONDS)
 
     def _rest(self) -> None:
@@ -257,10 +265,11 @@ class StreamTask:
         A query whose source has never begun is started once more, some times: nothing was read.
         """
         try:
-            has_ended = self._query.awaitTermination(_REST_SECONDS)  # type: ignore[arg-type]
+            has_ended = self._query.has_ended(within_seconds=_REST_SECONDS)
         except Exception as error:
             if self._place is None and self._starts < _MOST_STARTS and is_late_python(error):
                 self._say("its Python did not begin in time; it is started again")
+                self._query.stop()
                 self._query = self._started()
                 return
             raise self._failure or failure_of(error) from error

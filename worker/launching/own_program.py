@@ -1,7 +1,7 @@
-"""A Spark driver of a task's own in the worker's own Python, for Orcaflow's programs.
+"""Launches tasks whose code is Orcaflow's and not its author's, in the worker's own Python.
 
-A task whose code is Orcaflow's and not its author's takes no session of a profile: it has a driver
-on its worker, of the version that Orcaflow was tested with. Nothing here imports pyspark.
+Such a task has a Spark driver on its worker, of the version that Orcaflow was tested with; or it
+names a profile, and has a session in a server of its worker. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worker.launching.spark_installation import home_of_pyspark
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
-def launch_in_own_python(
+def launch_with_driver(
     context: TaskContext,
     spec: TaskTypeSpec,
     document: Mapping[str, object],
@@ -52,6 +52,44 @@ def launch_in_own_python(
         context, spec, document, prints_outputs=False, choice=choice
     )
     return replace(launch, environment={**launch.environment, "SPARK_HOME": home, **_search_path()})
+
+
+def launch_in_server(
+    context: TaskContext,
+    spec: TaskTypeSpec,
+    document: Mapping[str, object],
+    *,
+    conf: Mapping[str, str],
+) -> Launch:
+    """Have the task's process do the type's work in a session of `params.profile`.
+
+    `conf` is the type's own; the task's settings win. `TaskParameterError` if the worker has no
+    such sessions, or executors elsewhere, or another Python for them.
+    """
+    choice = spark_session.choose(context)
+    if choice.is_classic:
+        raise TaskParameterError(
+            f"params.profile: this worker keeps no Spark servers; without it, {spec.name} has a"
+            " driver of its own"
+        )
+    if not choice.made_as.master.startswith("local"):
+        raise TaskParameterError(
+            f"params.profile: {choice.profile} runs on {choice.made_as.master}, and the files of"
+            f" {spec.name} are on its worker: name a profile whose master is local"
+        )
+    python = choice.made_as.python or context.settings.python
+    if python not in ("", sys.executable):
+        raise TaskParameterError(
+            f"params.profile: {choice.profile} runs Python as {python}, and {spec.name} as the"
+            f' worker does: name a profile with python = "{sys.executable}"'
+        )
+    return spark_session.launch_with_session(
+        context,
+        spec,
+        document,
+        prints_outputs=False,
+        choice=replace(choice, conf={**conf, **choice.conf}),
+    )
 
 
 def memory_of(context: TaskContext, key: Key) -> str:
