@@ -82,8 +82,9 @@ def submit_stream(
 ) -> Submitted:
     """Make a supervisor, or give one another specification; the same again changes nothing.
 
-    `InvalidSpecError` names every mistake. `project` and `place` are those of its tasks. A
-    secret that is masked, as specifications are shown, stays what it is.
+    `InvalidSpecError` names every mistake. `project` and `place` are those of its tasks; the
+    tasks that there are stay where they are. A secret that is masked, as specifications are shown,
+    stays what it is.
     """
     read = read_spec(text)
     spec = read.spec
@@ -130,6 +131,9 @@ def submit_stream(
             project_id=made.project_id,
             user_id=session.principal.user_id,
         )
+        if found is not None and is_same:
+            made.detail = "changed, the place of tasks"
+            return _submitted(spec, found.version, "changed", read.ignored)
         if found is None and not store.make_supervisor(
             made.db, spec.id, project_id=made.project_id, process_definition_id=definition_id
         ):

@@ -9,6 +9,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,13 @@ class Reading:
     @property
     def port(self) -> int:
         return int(self.host.rpartition(":")[2])
+
+    @property
+    def is_shared(self) -> bool:
+        """True if it has a session in a server, and no driver of its own."""
+        with suppress(OSError):
+            return b"task_proxy.py" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        return False
 
 
 class Stream:
@@ -177,8 +185,13 @@ def test_each_record_is_published_once_whoever_is_killed(
     assert "published sequence 0: 420 rows in 24 segments" in said
     assert "left processes behind" not in said
 
-    # The next task's worker never comes back: another reads what was read and not published again.
+    # Another task shares the Spark server of its worker, which never comes back: a third one reads
+    # what was read and not published again.
+    again = cluster.told("stream", "submit", str(file), "--profile", "default")
+    assert again["outcome"] == "changed"
+    assert cluster.orcaflow("stream", "handoff", "flights", "0").returncode == 0
     stream.produce(1, 30)
+    stream.await_reading(lambda each: each.is_shared)
     task = stream.await_all_read()
     # PostgreSQL is away for a moment, and the task reads on.
     cluster.restart_postgres(lambda: stream.produce(0, 20))
