@@ -159,6 +159,8 @@ def test_no_file_of_the_installation_takes_the_pages_away_that_sessions_are_clos
         tmp_path / "server", "local[2]", conf={"spark.ui.retainedJobs": "7"}, SPARK_HOME=spark_home
     )
     assert made.conf["spark.ui.retainedJobs"] == "7"
+    # Else Spark would close the session of a task that is busy without Spark for an hour.
+    assert made.conf["spark.connect.session.manager.defaultSessionTimeout"] == "-1"
     pages = ("spark.ui.enabled", "spark.ui.killEnabled", "spark.ui.threadDumpsEnabled")
     assert [made.conf[key] for key in pages] == ["true"] * 3
     assert made.conf["spark.ssl.ui.enabled"] == "false"

@@ -66,6 +66,9 @@ _OWN_CONF = {
     # Tasks of several sessions at once: nobody waits until another one's job is through.
     "spark.scheduler.mode": "FAIR",
     "spark.connect.progress.reportInterval": "500ms",
+    # The host closes sessions. Spark would close one for which it ran nothing for an hour, be its
+    # task busy without Spark, or its stream silent.
+    "spark.connect.session.manager.defaultSessionTimeout": "-1",
     "spark.sql.connect.serverStacktrace.enabled": "false",
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,

@@ -101,7 +101,7 @@ class OwnSessions:
 
     def _report(self, word: str) -> None:
         # A script may have closed what it didn't open, or have more sessions than can be told;
-        # those that aren't end with the server, or when they were idle for an hour.
+        # those that aren't end with the server.
         with contextlib.suppress(OSError):
             os.write(self._reports, f"{word}\n".encode())
 
