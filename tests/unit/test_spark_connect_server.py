@@ -152,6 +152,13 @@ def spark_home(tmp_path: Path) -> str:
     return str(jars.parent)
 
 
+def test_a_server_closes_no_session_of_a_task_that_is_busy_without_spark(
+    tmp_path: Path, spark_home: str
+) -> None:
+    made = Started(tmp_path / "server", "local[2]", SPARK_HOME=spark_home)
+    assert made.conf["spark.connect.session.manager.defaultSessionTimeout"] == "-1"
+
+
 def test_no_file_of_the_installation_takes_the_pages_away_that_sessions_are_closed_by(
     tmp_path: Path, spark_home: str
 ) -> None:
@@ -159,8 +166,6 @@ def test_no_file_of_the_installation_takes_the_pages_away_that_sessions_are_clos
         tmp_path / "server", "local[2]", conf={"spark.ui.retainedJobs": "7"}, SPARK_HOME=spark_home
     )
     assert made.conf["spark.ui.retainedJobs"] == "7"
-    # Else Spark would close the session of a task that is busy without Spark for an hour.
-    assert made.conf["spark.connect.session.manager.defaultSessionTimeout"] == "-1"
     pages = ("spark.ui.enabled", "spark.ui.killEnabled", "spark.ui.threadDumpsEnabled")
     assert [made.conf[key] for key in pages] == ["true"] * 3
     assert made.conf["spark.ssl.ui.enabled"] == "false"
