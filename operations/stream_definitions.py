@@ -1,13 +1,12 @@
 """The process definition of a supervisor, whose runs are its tasks: what a submission makes of it.
 
-It has one node. Later submissions change what they are given and leave the rest: people set `cores`
-or `conf` in it.
+It has one node. Later submissions change what they are given and leave the rest, as people set
+`cores` or `conf` in it; one without a node that could be run is made anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,7 +70,10 @@ def wanted_definition(
             f"there is a process definition {name!r}, and the supervisor's tasks need one of that"
             " name: rename it, or name another dataSource"
         )
-    document = _fresh(supervisor) if there is None else _read(there)
+    document = {} if there is None else _read(there)
+    if not _stream_nodes(document):
+        # Nobody could run it.
+        document = _fresh(supervisor)
     for node in _stream_nodes(document):
         if place.worker_group is not None:
             node["workerGroupId"] = _group(db, place.worker_group)
@@ -119,12 +121,23 @@ def _fresh(supervisor: str) -> dict[str, Any]:
 
 
 def _read(row: DefinitionRow) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(row.process_definition_json or "{}")
-    return document
+    """Return what stands in a definition; nothing if that can't be read."""
+    try:
+        document = json.loads(row.process_definition_json or "")
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
-def _stream_nodes(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return (each for each in document.get("tasks", ()) if each.get("type") == TASK_TYPE)
+def _stream_nodes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    nodes = document.get("tasks")
+    return [
+        each
+        for each in (nodes if isinstance(nodes, list) else ())
+        if isinstance(each, dict)
+        and each.get("type") == TASK_TYPE
+        and isinstance(each.get("params"), dict)
+    ]
 
 
 def _group(db: Connection, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from api import cursors
 from api.answers import Text
@@ -49,24 +49,19 @@ def list_streams(session: Asked, limit: Limit = 50, after: AfterName = None) -> 
     }
 
 
-def _place(
+def submit_stream(
+    content: Content,
+    session: Asked,
+    response: Response,
+    *,
+    project_id: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="The project of a new one.")
+    ] = None,
     worker_group: Annotated[
         Text | None, Query(description="The worker group that runs its tasks.")
     ] = None,
     profile: Annotated[
         Text | None, Query(description="The Spark profile whose servers its tasks share.")
-    ] = None,
-) -> TaskPlace:
-    return TaskPlace(worker_group=worker_group, profile=profile)
-
-
-def submit_stream(
-    content: Content,
-    session: Asked,
-    response: Response,
-    place: Annotated[TaskPlace, Depends(_place)],
-    project_id: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="The project of a new one.")
     ] = None,
 ) -> dict[str, Any]:
     """Make a supervisor (201), or give it another specification; the same again changes nothing."""
@@ -74,6 +69,7 @@ def submit_stream(
         text = content.decode()
     except UnicodeDecodeError:
         raise UsageError("spec", "is no UTF-8") from None
+    place = TaskPlace(worker_group=worker_group, profile=profile)
     done = operations.submit_stream(session, text, project=project_id, place=place)
     response.status_code = 201 if done.outcome == "created" else 200
     return submitted_row(done)

@@ -132,9 +132,10 @@ def test_commands_print_the_same_by_way_of_a_server_and_end_with_the_same_code(
     different = []
     for line in SAME:
         words = [each.replace("_", " ") if "*" in each else each for each in line.split()]
-        here, there = cli(*words), remote(*words)
-        if here != there:
-            different.append((line, here, there))
+        # Again, if they differ: times are told to the minute, and one may have begun meanwhile.
+        pairs = ((cli(*words), remote(*words)) for _ in range(2))
+        if not any(here == there for here, there in pairs):
+            different.append((line, cli(*words), remote(*words)))
     assert different == []
 
 

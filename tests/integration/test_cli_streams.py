@@ -83,6 +83,10 @@ def test_the_place_of_tasks_is_changed_alone_and_what_people_set_is_left(
     changed = parsed(cli(*submit, "--profile", "classic"))
     assert (changed["outcome"], changed["version"]) == ("changed", 1)
     assert node()["params"] == {"supervisor": "flights", "profile": "classic", "cores": 1}
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(process_definition_json="[]"))
+    assert parsed(cli(*submit))["outcome"] == "changed"
+    assert node()["params"] == {"supervisor": "flights"}
     code, _, err = cli(*submit, "--profile", "a\tb")
     assert (code, "must be a Spark profile" in err) == (2, True)
 
