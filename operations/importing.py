@@ -70,6 +70,7 @@ from operations.references import (
 )
 from operations.rights import seen
 from operations.secret_references import with_references, without_references
+from operations.stored_documents import stored_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +333,7 @@ def _unknown_tasks(db: Connection, inner: Mapping[str, Any]) -> list[Finding]:
     }
     names: dict[int, str] = {}
     for row in definitions_with_ids(db, sorted(ids)):
-        names |= _names_of_codes(_read(row))
+        names |= _names_of_codes(stored_document(row))
     return [
         Finding(
             severity=Severity.MISTAKE,
@@ -419,7 +420,7 @@ def _by_code(
     """Return `own`, and those that keep codes of another system; the first of each code."""
     found = dict(own)
     for row in rows:
-        if (code := code_in(_read(row).get("code"))) is not None:
+        if (code := code_in(stored_document(row).get("code"))) is not None:
             found.setdefault(code, row)
     return {code: Target(id=row.id, project_id=row.project_id) for code, row in found.items()}
 
@@ -462,7 +463,7 @@ def _cycles(
         rows = definitions_with_ids(db, waiting)
         known.update(waiting)
         found: set[int] = set()
-        awaits = {row.id: list(awaited(_read(row))) for row in rows}
+        awaits = {row.id: list(awaited(stored_document(row))) for row in rows}
         by_name = _ids_of_names(db, awaits.values(), ids)
         for row in rows:
             # One of another project may have the same name.
@@ -522,7 +523,10 @@ def _doubts(
         if isinstance(number, int)
     }
     names = {number: name for name, number in ids.items()}
-    nodes = {row.id: _node_names(_read(row)) for row in definitions_with_ids(db, sorted(looked_at))}
+    nodes = {
+        row.id: _node_names(stored_document(row))
+        for row in definitions_with_ids(db, sorted(looked_at))
+    }
     nodes |= {number: _node_names(numbered[name]) for number, name in names.items()}
     for name, inner in numbered.items():
         doubts[name].extend(
@@ -589,11 +593,3 @@ def _node_names(document: Mapping[str, Any]) -> frozenset[str]:
         for node in (tasks if isinstance(tasks, list) else ())
         if isinstance(node, dict)
     )
-
-
-def _read(row: NamedDefinition) -> dict[str, Any]:
-    try:
-        document = json.loads(row.process_definition_json or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}

@@ -5,11 +5,10 @@ Nothing is written. `check_released` locks rows, so that they stay as checked.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron
@@ -19,11 +18,11 @@ from common.model.rights import Action, Principal
 from common.model.schedules import Schedule
 from common.params import format_moment
 from operations.errors import UsageError
+from operations.stored_documents import stored_document
 
 if TYPE_CHECKING:
     from common.config import ApiConfig
     from common.store.connect import Connection
-    from common.store.people.definitions import NamedDefinition
 
 
 def check_schedule(made: Schedule, *, zone: ZoneInfo, limit_bytes: int) -> None:
@@ -114,7 +113,7 @@ def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_
         places = [
             (row, place)
             for row in definitions_with_ids(db, [each.id for each in level if each.id is not None])
-            for place in awaited(_document(row))
+            for place in awaited(stored_document(row))
             if place.is_start
         ]
         by_name: dict[str, int] = {}
@@ -130,12 +129,3 @@ def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_
                 why = f", which task {place.node!r:.100} of {row.name!r} runs as a sub process,"
                 level.append(_Needed(id=number, target=target, why=why))
     return list(needed.values())
-
-
-def _document(row: NamedDefinition) -> Mapping[str, Any]:
-    """The definition's JSON; empty if it can't be read, since such a definition runs nothing."""
-    try:
-        found = json.loads(row.process_definition_json or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -23,6 +23,7 @@ from common.store.people.definitions import (
 )
 from common.store.people.worker_groups import worker_group_id
 from operations.errors import NameTakenError, UsageError
+from operations.stored_documents import stored_document
 
 _PROFILE_CHARS: Final = 64
 
@@ -53,7 +54,7 @@ class TasksDefinition:
     @property
     def is_there(self) -> bool:
         """True if the definition is as it is wanted already."""
-        return self.there is not None and self.document == _read(self.there)
+        return self.there is not None and self.document == stored_document(self.there)
 
 
 def wanted_definition(
@@ -70,7 +71,7 @@ def wanted_definition(
             f"there is a process definition {name!r}, and the supervisor's tasks need one of that"
             " name: rename it, or name another dataSource"
         )
-    document = {} if there is None else _read(there)
+    document = {} if there is None else stored_document(there)
     if not _stream_nodes(document):
         # Nobody could run it.
         document = _fresh(supervisor)
@@ -118,15 +119,6 @@ def _fresh(supervisor: str) -> dict[str, Any]:
         "preTasks": [],
     }
     return {"tasks": [node], "globalParams": [], "timeout": 0}
-
-
-def _read(row: DefinitionRow) -> dict[str, Any]:
-    """Return what stands in a definition; nothing if that can't be read."""
-    try:
-        document = json.loads(row.process_definition_json or "")
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _stream_nodes(document: dict[str, Any]) -> list[dict[str, Any]]:

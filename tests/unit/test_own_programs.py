@@ -78,6 +78,7 @@ def test_a_stream_with_a_profile_shares_its_servers(tmp_path: Path) -> None:
     [
         ({"profile": "big"}, SOCKET, "name a profile whose master is local"),
         ({"profile": "apart"}, SOCKET, f'name a profile with python = "{sys.executable}"'),
+        ({"driverMemory": "1g"}, SOCKET, "belongs to a driver of its own"),
         ({"profile": "huge"}, SOCKET, "no Spark profile 'huge'"),
         ({"profile": "default"}, "", "this worker keeps no Spark servers"),
         ({"conf": {"spark.executor.cores": 2}}, SOCKET, "put it into the profile"),

@@ -161,6 +161,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "params.driverMemory: belongs to a driver of its own",
     ),
     ("STREAM", {"supervisor": "a", "profile": "classic", "driverMemory": "1g"}, ""),
+    ("STREAM", {"supervisor": "a", "profile": "${which}", "driverMemory": "1g"}, ""),
     ("STREAM", {"supervisor": "a", "from": "latest"}, "params.from: belongs to params.spec"),
     ("STREAM", {"supervisor": "a", "spec": {"a": 1}}, "params.supervisor: and params.spec are"),
     ("STREAM", {"spec": SMALL, "from": "latest"}, "params.to: is missing"),

@@ -70,6 +70,7 @@ _MEMORY: Final = Key(
     about="The Java heap of a driver of its own; Spark takes no less than 472M.",
     default="512M",
 )
+_NO_DRIVER: Final = "belongs to a driver of its own, without a profile"
 
 
 def _check_with(read: Callable[[Any], object], value: object) -> None:
@@ -80,8 +81,9 @@ def _check_with(read: Callable[[Any], object], value: object) -> None:
 def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
     yield from session_faults(params)
     yield from _range_faults(params)
-    if _is_shared(params.get(_PROFILE.name)) and not is_absent(params.get(_MEMORY.name)):
-        yield Fault(key=_MEMORY.name, problem="belongs to a driver of its own, without a profile")
+    profile = params.get(_PROFILE.name)
+    if _is_shared(profile) and not is_open(profile) and not is_absent(params.get(_MEMORY.name)):
+        yield Fault(key=_MEMORY.name, problem=_NO_DRIVER)
     try:
         start, end = read_bound(params.get(_FROM.name)), read_bound(params.get(_TO.name))
     except ValueFaultError:
@@ -152,6 +154,8 @@ class StreamTask:
         cores = context.number(_CORES)
         conf = {"spark.sql.shuffle.partitions": str(cores)}
         if _is_shared(context.substitute(context.text(_PROFILE.name))):
+            if not is_absent(context.params.get(_MEMORY.name)):
+                raise TaskParameterError(f"params.{_MEMORY.name} {_NO_DRIVER}")
             return launch_in_server(context, spec, {**document, "cores": cores}, conf=conf)
         return launch_with_driver(
             context,
