@@ -210,6 +210,7 @@ class Launcher:
             asks_host=launch.asks_host,
             keeps_children=launch.keeps_children,
             forks=launch.forks,
+            leads=launch.leads,
             memory_mb=read_memory_max(task),
             secrets=maskable((*secrets_in(parameters), *secrets_in(named), *_passwords(task))),
         )

@@ -101,11 +101,12 @@ from worker.loops.lost_loop import LostLoop
 from worker.loops.order_loop import OrderLoop, TopologyOrderLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
-from worker.loops.warden_loop import WardenLoop
+from worker.loops.warden_loop import WardenLoop, warden_command
 from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import Limits, divided_cgroup
 from worker.processes.log_cutting import LogCutter
 from worker.processes.lost_attempts import end_lost
+from worker.processes.shim_link import Shim
 from worker.processes.supervising import Supervisor
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
@@ -175,7 +176,7 @@ class WorkerServer:
             wake=lambda: self._wakes.wake(LogCutter.name),
         )
         self._warden = WardenLoop(
-            _warden_command(config),
+            warden_command(config),
             directory=Path(__file__).resolve().parents[1],
             environment=os.environ,
         )
@@ -377,6 +378,7 @@ class WorkerServer:
                 limits=limits,
                 blame=fitness.blame,
                 fork_servers=ForkServers(environment=seen, clock=self._clock) if forks else None,
+                shim=Shim(environment=seen, clock=self._clock),
                 settled=None if self._stored is None else self._stored.settled,
             )
             made.append(supervisor)
@@ -550,17 +552,6 @@ class WorkerServer:
         self._host.close()
         self._clean.remove_all()
         supervisor.close()
-
-
-def _warden_command(config: Config) -> tuple[str, ...]:
-    """The command of the warden, which is given that of its passes."""
-    program = (sys.executable, "-m")
-    settings = config.worker
-    return (
-        *(*program, "worker.warden"),
-        *(*program, "worker.warden_pass", "--home", str(config.home), "--host", settings.host),
-        *("--port", str(settings.port), "--daemon", str(os.getpid())),
-    )
 
 
 def _limits(settings: WorkerConfig) -> Limits:

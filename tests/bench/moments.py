@@ -4,8 +4,8 @@ A probed script writes one line to a FIFO as its first act and one as its very l
 notes the time at which each arrives. The writes are builtins of the shell, so that probing starts
 no process, and all times come from one clock. The gap between the end of one task and the start
 of another therefore includes, besides all that Orcaflow does, the exit of the first script's shell
-and of the wrapper around it, and the start of the second's wrapper and shell. The thread is woken
-some hundredths of a millisecond late at both ends of a gap alike.
+and the start of the second's. The thread is woken some hundredths of a millisecond late at both
+ends of a gap alike.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import NO_LIMITS, Limits
 from worker.processes.live_attempts import Blame
 from worker.processes.log_cutting import LogCutter
+from worker.processes.shim_link import Shim
 from worker.processes.starting import Prepare
 from worker.processes.supervising import Supervisor
 from worker.workspace import Account, attempt_folders, remove_directory
@@ -57,8 +58,12 @@ class Host:
         blame: Blame = lambda _: None,
         clock: Clock | None = None,
         forks: bool = False,
+        by_shim: bool = False,
     ) -> None:
-        """`forks`: PYTHON tasks are forked, as soon as a fork server is there."""
+        """`forks`: PYTHON tasks are forked, as soon as a fork server is there.
+
+        `by_shim`: scripts are started by a shim, as soon as it is there. Orphans come here then.
+        """
         self.home = home
         self.ends: dict[int, AttemptEnd] = {}
         self.starts: dict[int, tuple[int, float]] = {}
@@ -78,6 +83,11 @@ class Host:
             clock=clock or self._clock,
             patience_seconds=PATIENCE_SECONDS,
         )
+        self.shim = Shim(
+            environment=settings.environment,
+            clock=clock or self._clock,
+            patience_seconds=PATIENCE_SECONDS,
+        )
         self.cutter = LogCutter(limit_bytes=log_limit_bytes)
         self.supervisor = Supervisor(
             prepare=prepare or self.launcher.prepare,
@@ -90,10 +100,11 @@ class Host:
             directory_policy=policy,
             remove_directory=remove_directory,
             complement_niceness=10,
-            adopts_orphans=adopts_orphans,
+            adopts_orphans=adopts_orphans or by_shim,
             limits=limits,
             blame=blame,
             fork_servers=self.fork_servers if forks else None,
+            shim=self.shim if by_shim else None,
         )
 
     def task(
@@ -122,6 +133,10 @@ class Host:
             **changes,
         }
         return a_claimed_task(paths, **values)
+
+    def await_shim(self) -> None:
+        """Let the shim be there, so that it starts what comes next."""
+        self.until(lambda: self.shim.is_there(1))
 
     def begin(self, task: ClaimedTask) -> None:
         """Start a task and return when its process exists, or it has ended without one."""

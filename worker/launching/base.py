@@ -92,7 +92,8 @@ class Launch:
     lines for the log, about choices that the author may want to know of. `facts_file` is where the
     process may say what it knows of its Spark application. `asks_host`: the program is to find the
     worker's Spark host at work. `keeps_children`: processes that are left may outlive the attempt.
-    `forks`: a fork server may run it; `argv` is then PYTHON -u SCRIPT WORD….
+    `forks`: a fork server may run it; `argv` is then PYTHON -u SCRIPT WORD…. `leads`: the program
+    may lead the session itself, where else a wrapper does.
     """
 
     argv: tuple[str, ...]
@@ -104,6 +105,7 @@ class Launch:
     asks_host: bool = False
     keeps_children: bool = False
     forks: bool = False
+    leads: bool = False
 
 
 class TaskType(Protocol):

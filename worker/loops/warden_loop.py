@@ -8,16 +8,29 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from common.config import Config
 from worker.warden import ALIVE, GOOD_BYE
 
 log = logging.getLogger(__name__)
 
 _INTERVAL = timedelta(seconds=3)
+
+
+def warden_command(config: Config) -> tuple[str, ...]:
+    """Return the command of the warden of this process, which is given that of its passes."""
+    program = (sys.executable, "-m")
+    settings = config.worker
+    return (
+        *(*program, "worker.warden"),
+        *(*program, "worker.warden_pass", "--home", str(config.home), "--host", settings.host),
+        *("--port", str(settings.port), "--daemon", str(os.getpid())),
+    )
 
 
 class WardenLoop:

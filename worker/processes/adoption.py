@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from worker.processes import attempt_processes
 from worker.processes.accepted import AcceptedAttempts
 from worker.processes.attempt_processes import Seen, belonging, scan
 from worker.processes.clearing import Clearing
-from worker.processes.ending import SWEEPS_GIVE_UP_SECONDS, Ending
+from worker.processes.ending import NOTE_REST, NOTE_SECONDS, SWEEPS_GIVE_UP_SECONDS, Ending
 from worker.processes.live_attempts import LiveAttempt, LiveAttempts, mask_of_log
 from worker.processes.outputs import OutputReader
 from worker.processes.records import Record, Records
@@ -105,6 +106,8 @@ class Adoption:
             return
         workspace.remove_job(record.job_file)
         if record.exit_code is None:
+            record = self._noted(record)
+        if record.exit_code is None:
             self._clearing.keep(task_instance_id, record.execute_path, succeeded=False)
             self._report_lost(task_instance_id, pid=record.pid)
             return
@@ -145,6 +148,20 @@ class Adoption:
             self._ending.kill_at_once(attempt)
         return True
 
+    def _noted(self, record: Record) -> Record:
+        """Return the record as it is once a shim has noted what it knows.
+
+        It reaps what it has noted. One that is stuck is waited for a second.
+        """
+        limit = self._clock.monotonic() + NOTE_SECONDS
+        while (
+            record.pid is not None
+            and attempt_processes.is_ended_and_unreaped(record.pid)
+            and self._clock.monotonic() < limit
+        ):
+            time.sleep(NOTE_REST)
+        return self._records.read(record.task_instance_id) or record
+
     def _attempt(self, record: Record, pidfd: int | None, *, stale: bool) -> LiveAttempt:
         try:
             output = workspace.reopen_log(Path(record.log_path))
@@ -157,6 +174,7 @@ class Adoption:
             log=output,
             execute_path=record.execute_path,
             process=None,
+            by_shim=record.by_shim,
             stale=stale,
         )
         attempt.log_mask = mask_of_log(secrets_left_in(record.execute_path), record.outputs)

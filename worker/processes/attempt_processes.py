@@ -121,6 +121,27 @@ def pin(seen: Seen) -> int | None:
     return pidfd
 
 
+def is_unreaped(pidfd: int | None) -> bool:
+    """Return whether the process behind a pidfd runs, or has ended and is not reaped yet."""
+    if pidfd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def is_ended_and_unreaped(pid: int) -> bool:
+    """Return whether the process that has this pid now is a zombie."""
+    try:
+        return os.stat(f"/proc/{pid}") is not None and is_zombie(pid)  # noqa: PTH116
+    except OSError:
+        return False
+
+
 def signal_exactly(seen: Seen, number: signal.Signals) -> bool:
     """Signal this very process; False if it is gone. `PermissionError` if it changed account."""
     pidfd = pin(seen)

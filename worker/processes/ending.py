@@ -51,12 +51,15 @@ log = logging.getLogger(__name__)
 
 SWEEPS_GIVE_UP_SECONDS = 30.0
 """The longest that an attempt's processes are swept before it ends in spite of them."""
+NOTE_SECONDS, NOTE_REST = 1.0, 0.002
+"""The longest wait for a shim to note an exit, and the rest between two looks."""
 KILLED_LATE = "killed before it had ended by itself"
 """In the log of an attempt: whatever it works for elsewhere may not have confirmed its end."""
 _FIRST_SWEEP_REST = 0.005
 _LONGEST_SWEEP_REST = 0.5
 _LONGEST_AWAITED_REST = 0.05
 _NAMED_LEFT = 10
+_SHIM_GONE = "the worker and its shim were killed, so its result is unknown"
 
 
 class Ending:
@@ -141,7 +144,9 @@ class Ending:
         for attempt in self._live:
             if attempt.act_at is None or attempt.act_at > now:
                 continue
-            if attempt.awaited_until is not None:
+            if attempt.noted_until is not None:
+                self.on_leader_exit(attempt)
+            elif attempt.awaited_until is not None:
                 awaiting.append(attempt)
             elif attempt.leader_ended:
                 sweeping.append(attempt)
@@ -227,8 +232,10 @@ class Ending:
 
     def _on_leader_exit(self, attempt: LiveAttempt) -> None:
         self._live.unwatch(attempt)
-        attempt.leader_ended = True
         now = self._clock.monotonic()
+        if attempt.process is None and attempt.by_shim and self._awaits_note(attempt, now):
+            return
+        attempt.leader_ended = True
         if attempt.was_told_to_end:
             if attempt.process is not None:
                 # The unreaped leader keeps the group's number.
@@ -242,6 +249,19 @@ class Ending:
             self._begin_to_await(attempt, now)
         else:
             self._take_result(attempt, left=[])
+
+    def _awaits_note(self, attempt: LiveAttempt, now: float) -> bool:
+        """Return whether the shim of a former incarnation has not noted the leader's end yet.
+
+        It reaps what it has noted. One that is stuck is waited for a second.
+        """
+        if attempt.noted_until is None:
+            attempt.noted_until = now + NOTE_SECONDS
+        if now < attempt.noted_until and attempt_processes.is_unreaped(attempt.pidfd):
+            attempt.act_at = now + NOTE_REST
+            return True
+        attempt.noted_until = attempt.act_at = None
+        return False
 
     def _may_have_left(self, attempt: LiveAttempt) -> bool:
         # An adopted attempt's orphans, and those of the Spark host's forks, may be init's children.
@@ -378,8 +398,11 @@ class Ending:
             return killed(exit_code)
         if attempt.timed_out:
             return timed_out(exit_code, attempt.timeout)
+        if attempt.by_shim and exit_code is None:
+            return Result(None, TaskState.NEED_FAULT_TOLERANCE, _SHIM_GONE)
         if (
             attempt.may_be_lost
+            and not attempt.by_shim
             and may_not_have_forked(exit_code)
             and not self._limits.kept_from_forking(attempt.cgroup)
             and self._never_ran(attempt)

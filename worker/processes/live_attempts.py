@@ -1,7 +1,8 @@
 """The attempts that have processes here, and the epoll that reports the end of their leaders.
 
-The *leader* of an attempt is its wrapper, whose pid names the session and the process group. One
-thread owns all of this, the supervisor's; `LiveAttempts.wake` alone may be called from another.
+The *leader* of an attempt, its wrapper or the child of a shim, has the pid that names the session
+and the process group. One thread owns all of this, the supervisor's; `LiveAttempts.wake` alone may
+be called from another.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from worker.processes.attempt_processes import Seen
 from worker.processes.outputs import Declared, OutputReader
 from worker.processes.records import Record
 from worker.processes.results import Result
+from worker.processes.shim_link import Shim, ShimLeader
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,10 @@ class LiveAttempt:
     execute_path: str
     process: Leader | None
     """None for an adopted attempt, whose leader is somebody else's child."""
+    by_shim: bool = False
+    """A shim has started the leader, so that there is no wrapper."""
+    noted_until: float | None = None
+    """Set while the end of the leader waits for the shim of a former incarnation to note it."""
     stale: bool = False
     """It is an attempt of a former incarnation that is not this one's any more."""
     cut: task_log.Cut | None = None
@@ -188,15 +194,22 @@ def mask_of_log(secrets: Sequence[str], outputs: Declared | None) -> LogMask | N
 class LiveAttempts:
     """The table of live attempts, by id and by the pidfd of the leader."""
 
-    def __init__(self, *, started: Started, clock: Clock) -> None:
+    def __init__(self, *, started: Started, clock: Clock, shim: Shim | None) -> None:
+        self._shim = shim
         self._report_started = started
         self._clock = clock
         self._attempts: dict[int, LiveAttempt] = {}
+        self._expected: dict[int, str] = {}
+        """The directories of those that the shim has been asked to start."""
         self._by_pidfd: dict[int, LiveAttempt] = {}
+        self._of_shim: dict[int, LiveAttempt] = {}
+        """By pid: those whose ends the shim tells."""
         self._young: deque[tuple[float, int]] = deque()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
+        if shim is not None:
+            self._epoll.register(shim, select.EPOLLIN)
 
     def __iter__(self) -> Iterator[LiveAttempt]:
         """Iterate over a copy: whoever looks through the attempts may end some."""
@@ -213,12 +226,29 @@ class LiveAttempts:
         return self._attempts.get(task_instance_id)
 
     def leaders(self) -> frozenset[int]:
-        """Return the pids of unreaped leaders that are children of this process."""
+        """Return the pids of unreaped leaders that are children of this process or of its shim.
+
+        The shim's own is among them.
+        """
+        shim = None if self._shim is None else self._shim.pid
         return frozenset(
             each.pid
             for each in self._attempts.values()
             if each.process is not None and each.process.returncode is None
-        )
+        ).union(() if shim is None else (shim,))
+
+    def expect(self, task_instance_id: int, execute_path: str) -> None:
+        """Know of an attempt that may have processes before it is added."""
+        self._expected[task_instance_id] = execute_path
+
+    def expect_no_more(self, task_instance_id: int) -> None:
+        """Forget an attempt that was expected, and has no process."""
+        self._expected.pop(task_instance_id, None)
+
+    def paths(self) -> frozenset[str]:
+        """Return the directories of all attempts that may have processes."""
+        known = (each.execute_path for each in self._attempts.values())
+        return frozenset((*known, *self._expected.values()))
 
     def add(self, attempt: LiveAttempt) -> None:
         """Watch an attempt, and report its start once it has lived for a while.
@@ -226,15 +256,24 @@ class LiveAttempts:
         The start of an adopted attempt is reported at once, that of a stale one never.
         """
         self._attempts[attempt.id] = attempt
-        if attempt.pidfd is not None:
-            self._by_pidfd[attempt.pidfd] = attempt
-            self._epoll.register(attempt.pidfd, select.EPOLLIN)
+        self._expected.pop(attempt.id, None)
+        if isinstance(attempt.process, ShimLeader):
+            self._of_shim[attempt.pid] = attempt
+        else:
+            self._watch(attempt)
         if not attempt.stale:
             delay = 0.0 if attempt.process is None else _LONG_LIVED_SECONDS
             self._young.append((self._clock.monotonic() + delay, attempt.id))
 
+    def _watch(self, attempt: LiveAttempt) -> None:
+        if attempt.pidfd is not None:
+            self._by_pidfd[attempt.pidfd] = attempt
+            self._epoll.register(attempt.pidfd, select.EPOLLIN)
+
     def unwatch(self, attempt: LiveAttempt) -> None:
         """Wait for the attempt's leader no more; harmless when repeated."""
+        if self._of_shim.get(attempt.pid) is attempt:
+            del self._of_shim[attempt.pid]
         if attempt.pidfd is not None and self._by_pidfd.pop(attempt.pidfd, None) is not None:
             self._epoll.unregister(attempt.pidfd)
 
@@ -245,12 +284,33 @@ class LiveAttempts:
     def wait(self, seconds: float) -> list[LiveAttempt]:
         """Sleep until something happens, or so long; return the attempts whose leader has ended."""
         ended = []
+        shim = self._shim
+        if shim is not None:
+            shim.flush()
+            if shim.has_news():
+                seconds = 0.0
         for fd, _ in self._epoll.poll(seconds):
             if fd == self._wake:
                 os.eventfd_read(self._wake)
             elif (attempt := self._by_pidfd.get(fd)) is not None:
                 ended.append(attempt)
+            elif shim is not None and fd == shim.fileno():
+                shim.hear()
         return ended
+
+    def told(self) -> Iterator[LiveAttempt]:
+        """Yield the attempts of whose leader's end the shim has told; after its answers are taken.
+
+        Those that the shim watches no more are watched here from then on.
+        """
+        if self._shim is None:
+            return
+        for leader in self._shim.ended():
+            if (attempt := self._of_shim.get(leader.pid)) is not None:
+                yield attempt
+        for leader in self._shim.orphaned():
+            if (attempt := self._of_shim.pop(leader.pid, None)) is not None:
+                self._watch(attempt)
 
     def wake(self) -> None:
         """Make a `wait` return soon."""

@@ -4,8 +4,9 @@ It stands in a resource limit that Linux hands down at every fork and at every e
 enforced since 2.4 (`RLIMIT_LOCKS`). A new session, an empty environment, another parent or account
 leave it as it is. A process can lower its own limit on purpose, so a mark finds the processes of an
 attempt and proves nothing about them; sessions and environments are compared besides, and `orphans`
-finds those that bear no attempt's mark any more. Setting it costs the wrapper one system call,
-where moving it into a control group would cost milliseconds.
+finds those that bear no attempt's mark any more. The mark is the lower of the limit's two numbers
+(the soft one), where a shim has it for a moment, which must not lower its own for good. Setting it
+costs a system call, where moving a process into a control group would cost milliseconds.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def give(pid: int, mark: int) -> None:
 def mark_seen(pid: int) -> int | None:
     """Return the mark of a process, zombies included; None if it bears none or is gone."""
     try:
-        limit = resource.prlimit(pid, _RLIMIT_LOCKS)[1]
+        limit = resource.prlimit(pid, _RLIMIT_LOCKS)[0]
     except PermissionError:
         # Root without CAP_SYS_RESOURCE, as in most containers, or a process of another group.
         return _written_mark(pid) if _may_signal(pid) else None
@@ -109,7 +110,7 @@ def _written_mark(pid: int) -> int | None:
 
 def _mark_in(limits: bytes) -> int | None:
     words = limits.partition(_LIMITS_LINE)[2].split(b"\n", 1)[0].split()
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+    return int(words[0]) if words and words[0].isdigit() else None
 
 
 def _is_none(limit: int) -> bool:

@@ -125,7 +125,7 @@ class Orphans:
             if mark == HELPER or pid in self._spared or mark in self._spared_marks:
                 return False
             if others is None:
-                others = frozenset(mark_of(each.execute_path) for each in live)
+                others = frozenset(map(mark_of, live.paths()))
             return mark not in others and not _names_another(pid, execute_path, live)
 
         def belongs(pid: int) -> bool:
@@ -161,10 +161,10 @@ def _names_another(pid: int, execute_path: str, live: LiveAttempts) -> bool:
     seen = seen_now(pid)
     if seen is None:
         return False
-    others = [each for each in live if each.execute_path != execute_path]
-    return any(
-        each.execute_path == seen.execute_path or each.pid == seen.session for each in others
-    )
+    if seen.execute_path != execute_path and seen.execute_path in live.paths():
+        return True
+    others = (each for each in live if each.execute_path != execute_path)
+    return any(each.pid == seen.session for each in others)
 
 
 def _become_subreaper(wanted: bool) -> None:

@@ -2,7 +2,8 @@
 
 One small file an attempt, named by its id, in a directory of the worker's own that no task can
 write. The first line says what runs; the attempt's wrapper, which inherits the open file, adds its
-pid before the task starts and the exit code after it ended. So a result outlives the daemon, and a
+pid before the task starts and the exit code after it ended. For a program without a wrapper the
+shim does so, as soon as it has started it. So a result outlives the daemon, and a
 crash between starting a process and noting it is no gap. A record is removed after the end has been
 written to the tables. What an attempt puts out and when its time is out stand there too.
 
@@ -57,6 +58,8 @@ class Record:
     notes_apart: bool = False
     """The wrapper runs as another account, and has a file of its own for its notes."""
     pid: int | None = None
+    by_shim: bool = False
+    """A shim has started it, which reaps it once its exit is noted."""
     exit_code: int | None = None
     kill_wanted: bool = False
     timed_out: bool = False
@@ -167,6 +170,8 @@ class Records:
             if notes_apart:
                 with Path(self._notes(task_instance_id)).open("rb") as file:
                     lines = [b"", *file.read(_LIMIT_BYTES).split(b"\n")]
+            of_wrapper = _number(lines, b"pid ", lowest=1, highest=_LARGEST_PID)
+            of_shim = _number(lines, b"child ", lowest=1, highest=_LARGEST_PID)
             outputs, job_file = about.get("outputs"), about.get("job_file")
             facts_file, cgroup = about.get("facts_file"), about.get("cgroup")
             times_out_at, timeout = about.get("times_out_at", 0), about.get("timeout")
@@ -185,7 +190,8 @@ class Records:
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
                 notes_apart=notes_apart,
-                pid=_number(lines, b"pid ", lowest=1, highest=_LARGEST_PID),
+                pid=of_wrapper if of_shim is None else of_shim,
+                by_shim=of_shim is not None,
                 exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
                 kill_wanted=Path(self._kill(task_instance_id)).exists(),
                 timed_out=Path(self._timeout(task_instance_id)).exists(),

@@ -9,14 +9,17 @@ prepared once. Where the library lacks a call, or a process is to run as another
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from worker.processes.live_attempts import Leader
-from worker.workspace import Account
+if TYPE_CHECKING:
+    # The shim is small, and needs neither.
+    import subprocess
+
+    from worker.workspace import Account
 
 _SETSIGDEF: Final = 0x04
 _SETSID: Final = 0x80
@@ -60,14 +63,18 @@ def start(
     directory: str,
     environment: Mapping[str, str],
     account: Account | None,
-) -> Leader:
+) -> SpawnedLeader | subprocess.Popen[bytes]:
     """Start a program, by its absolute path, in a session of its own; `OSError` if it can't be.
 
     `files` become its standard input, output and error; it gets no other.
     """
     # A descriptor among the first three would be overwritten before it is copied.
     if _LIBRARY is not None and account is None and min(files) > 2:
-        return _LIBRARY.start(argv, files=files, directory=directory, environment=environment)
+        arguments, variables = encoded(argv, environment)
+        path = _bytes(directory)
+        return SpawnedLeader(_LIBRARY.spawn(arguments, variables, files=files, directory=path))
+    import subprocess  # As above.
+
     # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
     return subprocess.Popen(
         argv,
@@ -81,6 +88,33 @@ def start(
         group=None if account is None else account.gid,
         extra_groups=None if account is None else account.groups,
     )
+
+
+def is_native() -> bool:
+    """Return whether the C library has all that `spawn` needs."""
+    return _LIBRARY is not None
+
+
+def spawn(
+    arguments: Sequence[bytes],
+    variables: Sequence[bytes],
+    *,
+    files: tuple[int, int, int],
+    directory: bytes,
+) -> int:
+    """Start a program as `start` does, from what `encoded` returns; its pid."""
+    if _LIBRARY is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return _LIBRARY.spawn(arguments, variables, files=files, directory=directory)
+
+
+def encoded(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[list[bytes], list[bytes]]:
+    """Return a program's arguments and variables as the kernel takes them.
+
+    Raises `ValueError` for what no program can be given.
+    """
+    variables = [_variable(name, value) for name, value in environment.items()]
+    return [_bytes(argument) for argument in argv], variables
 
 
 class _Library:
@@ -102,34 +136,35 @@ class _Library:
             "posix_spawnattr_setflags", self._attributes, ctypes.c_short(_SETSIGDEF | _SETSID)
         )
 
-    def start(
+    def spawn(
         self,
-        argv: Sequence[str],
+        arguments: Sequence[bytes],
+        variables: Sequence[bytes],
         *,
         files: tuple[int, int, int],
-        directory: str,
-        environment: Mapping[str, str],
-    ) -> SpawnedLeader:
-        arguments = _texts(map(_bytes, argv))
-        variables = _texts(_variable(name, value) for name, value in environment.items())
-        path = _bytes(directory)
-        program = arguments[0]
+        directory: bytes,
+    ) -> int:
         pid = ctypes.c_int()
         actions = ctypes.create_string_buffer(_STRUCT_BYTES)
         self._call("posix_spawn_file_actions_init", actions)
         try:
             for place, file in enumerate(files):
                 self._call("posix_spawn_file_actions_adddup2", actions, file, place)
-            self._call("posix_spawn_file_actions_addchdir_np", actions, path)
+            self._call("posix_spawn_file_actions_addchdir_np", actions, directory)
             self._call("posix_spawn_file_actions_addclosefrom_np", actions, 3)
             code = self._calls["posix_spawn"](
-                ctypes.byref(pid), program, actions, self._attributes, arguments, variables
+                ctypes.byref(pid),
+                arguments[0],
+                actions,
+                self._attributes,
+                _texts(arguments),
+                _texts(variables),
             )
         finally:
             self._call("posix_spawn_file_actions_destroy", actions)
         if code:
-            raise OSError(code, os.strerror(code), argv[0])
-        return SpawnedLeader(pid.value)
+            raise OSError(code, os.strerror(code), os.fsdecode(arguments[0]))
+        return pid.value
 
     def _call(self, name: str, *arguments: Any) -> None:
         code = self._calls[name](*arguments)
@@ -137,9 +172,8 @@ class _Library:
             raise OSError(code, f"{name} failed")
 
 
-def _texts(texts: Any) -> Any:
-    listed = list(texts)
-    return (ctypes.c_char_p * (len(listed) + 1))(*listed, None)
+def _texts(texts: Sequence[bytes]) -> Any:
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
 def _bytes(text: str) -> bytes:

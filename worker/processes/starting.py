@@ -1,8 +1,9 @@
-"""Starts an attempt as a process of this host, below a tiny wrapper in a session of its own.
+"""Starts an attempt as a process of this host, in a session of its own.
 
-The wrapper notes its pid and the exit code in the attempt's record, so that neither a task nor its
-result needs the daemon to be alive. An attempt that can't be started ends without a process, with
-the reason in its log.
+A program that may lead the session is the child of a shim (`shim_link`); others, and those that
+need limits, an account or niceness, get a tiny wrapper. Either notes the pid and the exit code in
+the attempt's record, so that neither a task nor its result needs the daemon to be alive. An attempt
+that can't be started ends without a process, with the reason in its log.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import os
 import shutil
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +42,7 @@ from worker.processes.marks import mark_of, shell_line
 from worker.processes.outputs import Declared
 from worker.processes.records import Record, Records
 from worker.processes.results import Result, is_workers_own, what_failed
+from worker.processes.shim_link import Answer, Shim, ShimLeader, ShimLostError
 from worker.workspace import Account
 
 log = logging.getLogger(__name__)
@@ -83,6 +86,8 @@ class Prepared:
     """Processes that are left when it ends by itself may live on."""
     forks: bool = False
     """A fork server may run it: `argv` is PYTHON -u SCRIPT WORD…"""
+    leads: bool = False
+    """Its program may lead the session itself."""
     memory_mb: int = 0
     """The memory that its author allows it; 0 is any."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -90,6 +95,32 @@ class Prepared:
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """An attempt that has its record and is about to get its process."""
+
+    task: ClaimedTask
+    prepared: Prepared
+    record: Record
+    record_file: int
+    output: int
+    limits: Limits
+    niceness: int
+    mark: int | None
+
+    def environment(self) -> dict[str, str]:
+        return {**self.prepared.environment, MARKER: self.prepared.directory}
+
+    def needs_shell(self) -> bool:
+        """Return whether its process has to be set up by more than its start."""
+        return bool(
+            self.prepared.account is not None
+            or self.niceness
+            or self.record.cgroup is not None
+            or self.limits.resource_limits()
+        )
 
 
 class Starter:
@@ -109,11 +140,14 @@ class Starter:
         limits: Limits,
         blame: Blame,
         fork_servers: ForkServers | None,
+        shim: Shim | None,
+        sweep: Callable[[LiveAttempt], None],
     ) -> None:
         """`marks`: every process of an attempt is to bear its mark.
 
         `blame` is told of a start that failed for the worker's own reasons. Without `fork_servers`
-        every task gets a new interpreter.
+        every task gets a new interpreter, and without `shim` every program a wrapper. `sweep` ends
+        an attempt of which nobody knows whether it has begun.
         """
         self._prepare = prepare
         self._live = live
@@ -126,31 +160,68 @@ class Starter:
         self._limits = limits
         self._blame = blame
         self._fork_servers = fork_servers
+        self._shim = shim
+        self._sweep = sweep
+        self._asked: deque[_Begun] = deque()
+        """Those that the shim is to start, in the order of its answers."""
 
     def start(self, task: ClaimedTask) -> None:
         """Start an attempt. Never raises: one that can't be started ends without a process.
 
         Where the worker itself is at fault, another attempt takes its place without being charged,
-        unless so many before it ended like that that the task may be the cause.
+        unless so many before it ended like that that the task may be the cause. What the shim
+        starts is live with its answer (`take_answers`).
         """
         try:
             self._begin(task)
-        except Exception as error:
-            if is_workers_own(error):
-                self._blame(error)
-                if len(task.lost_attempts) < _MOST_LOST:
-                    reason = f"the worker can't start attempts: {what_failed(error)}"
-                    self.refuse(task, TaskState.NEED_FAULT_TOLERANCE, reason)
-                    return
-            if isinstance(error, SchedulerError):
-                self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
-            elif isinstance(error, OSError):
-                reason = what_failed(error)
-                self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
-            else:
-                log.exception("attempt could not be started", extra={"task_instance_id": task.id})
-                reason = f"{type(error).__name__}: {error}"
-                self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
+        except Exception as error:  # noqa: BLE001  # One attempt's trouble is its own end.
+            self._fail(task, error)
+
+    def take_answers(self) -> None:
+        """Go on with the attempts for which the shim has answered."""
+        for answer in () if self._shim is None else self._shim.answers():
+            begun = self._asked.popleft()
+            try:
+                self._take_answer(begun, answer)
+            except Exception as error:  # noqa: BLE001  # As of a start.
+                self._live.expect_no_more(begun.task.id)
+                self._fail(begun.task, error)
+
+    def settle(self) -> None:
+        """Wait until the shim has answered for every attempt, and go on with them."""
+        while self._asked and self._shim is not None:
+            self._shim.await_answer()
+            self.take_answers()
+
+    def _take_answer(self, begun: _Begun, answer: Answer) -> None:
+        if isinstance(answer, ShimLostError):
+            self._end_unknown(begun, answer)
+        elif answer is None:
+            self._begin_here(begun)
+        else:
+            os.close(begun.record_file)
+            self._watch(begun, answer, gate=None)
+
+    def _fail(self, task: ClaimedTask, error: Exception) -> None:
+        if is_workers_own(error):
+            self._blame(error)
+            if len(task.lost_attempts) < _MOST_LOST:
+                reason = f"the worker can't start attempts: {what_failed(error)}"
+                self.refuse(task, TaskState.NEED_FAULT_TOLERANCE, reason)
+                return
+        if isinstance(error, SchedulerError):
+            self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
+        elif isinstance(error, OSError):
+            reason = what_failed(error)
+            self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
+        else:
+            log.error(
+                "attempt could not be started",
+                extra={"task_instance_id": task.id},
+                exc_info=error,
+            )
+            reason = f"{type(error).__name__}: {error}"
+            self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)
 
     def refuse(
         self,
@@ -177,6 +248,7 @@ class Starter:
     def _begin(self, task: ClaimedTask) -> None:
         output = workspace.open_log(task.log_path)
         prepared: Prepared | None = None
+        record_file = None
         try:
             prepared = self._prepare(task)
             if prepared.account is not None:
@@ -185,19 +257,89 @@ class Starter:
             task_log.write(output, prepared.header)
             limits = self._limits.lowered(prepared.memory_mb, is_forked=prepared.asks_host)
             record = _record(task, prepared, self._clock, limits=limits)
-            process, pidfd = self._spawn(record, prepared, output, limits)
+            record_file = self._records.begin(record)
+            begun = _Begun(
+                task=task,
+                prepared=prepared,
+                record=record,
+                record_file=record_file,
+                output=output,
+                limits=limits,
+                niceness=self._complement_niceness if record.complement else 0,
+                mark=mark_of(prepared.directory) if self._marks else None,
+            )
+            if self._asks_shim(begun):
+                self._asked.append(begun)
+                self._live.expect(task.id, prepared.directory)
+                return
         except BaseException:
-            os.close(output)
-            if prepared is not None:
-                workspace.remove_job(prepared.job_file)
+            _give_up(output, record_file, prepared)
+            if record_file is not None:
+                self._records.remove(task.id)
             raise
+        self._begin_here(begun)
+
+    def _asks_shim(self, begun: _Begun) -> bool:
+        """Ask the shim to start an attempt; False if it needs a wrapper."""
+        prepared = begun.prepared
+        if self._shim is None or not prepared.leads or begun.needs_shell():
+            return False
+        return self._shim.ask(
+            prepared.argv,
+            record=begun.record_file,
+            output=begun.output,
+            directory=prepared.directory,
+            environment=begun.environment(),
+            mark=begun.mark,
+        )
+
+    def _begin_here(self, begun: _Begun) -> None:
+        """Start an attempt by a fork server or a wrapper, as a child of this process."""
+        gate: Gate | ForkedLeader | None = None
+        try:
+            leader: Leader
+            if forked := self._forked(begun):
+                leader = gate = forked
+            else:
+                gate = None if begun.record.cgroup is None else Gate()
+                leader = _wrapper(begun, gate)
+        except BaseException:
+            self._records.remove(begun.record.task_instance_id)
+            _give_up(begun.output, begun.record_file, begun.prepared)
+            if gate is not None:
+                gate.close()
+            raise
+        os.close(begun.record_file)
+        self._watch(begun, leader, gate)
+
+    def _watch(self, begun: _Begun, leader: Leader, gate: Gate | ForkedLeader | None) -> None:
+        """Watch what has been started, and let it go on if it waits."""
+        task, record, prepared = begun.task, begun.record, begun.prepared
+        try:
+            if record.cgroup is not None:
+                begun.limits.admit(leader.pid, record.cgroup)
+            pidfd = os.pidfd_open(leader.pid)
+            if gate is not None:
+                gate.open()
+        except OSError:
+            # What can't be watched (for want of file descriptors) or limited must not run.
+            signal_group(leader.pid, signal.SIGKILL)
+            leader.wait()
+            begun.limits.clear(record.cgroup)
+            self._records.remove(record.task_instance_id)
+            _give_up(begun.output, None, prepared)
+            raise
+        finally:
+            if gate is not None:
+                gate.close()
         attempt = LiveAttempt(
             id=task.id,
-            pid=process.pid,
+            pid=leader.pid,
             pidfd=pidfd,
-            log=output,
+            log=begun.output,
             execute_path=prepared.directory,
-            process=process,
+            process=leader,
+            by_shim=isinstance(leader, ShimLeader),
             asks_host=prepared.asks_host,
             may_be_lost=len(task.lost_attempts) < _MOST_LOST,
         )
@@ -209,86 +351,60 @@ class Starter:
             latency = self._clock.now() - task.submit_time
             metrics.dispatch_latency_seconds.observe(latency.total_seconds())
 
-    def _spawn(
-        self, record: Record, prepared: Prepared, output: int, limits: Limits
-    ) -> tuple[Leader, int]:
-        record_file = self._records.begin(record)
-        niceness = self._complement_niceness if record.complement else 0
-        mark = mark_of(prepared.directory) if self._marks else None
-        gate: Gate | ForkedLeader | None = None
-        try:
-            leader: Leader
-            if forked := self._forked(
-                record, record_file, prepared, output, limits=limits, niceness=niceness, mark=mark
-            ):
-                leader = gate = forked
-            else:
-                gate = None if record.cgroup is None else Gate()
-                script = _wrapped(niceness, mark, limits)
-                leader = _wrapper(script, record_file, prepared, output, gate)
-        except BaseException:
-            self._records.remove(record.task_instance_id)
-            if gate is not None:
-                gate.close()
-            raise
-        finally:
-            os.close(record_file)
-        try:
-            if record.cgroup is not None:
-                limits.admit(leader.pid, record.cgroup)
-            pidfd = os.pidfd_open(leader.pid)
-            if gate is not None:
-                gate.open()
-            return leader, pidfd
-        except OSError:
-            # What can't be watched (for want of file descriptors) or limited must not run.
-            signal_group(leader.pid, signal.SIGKILL)
-            leader.wait()
-            limits.clear(record.cgroup)
-            self._records.remove(record.task_instance_id)
-            raise
-        finally:
-            if gate is not None:
-                gate.close()
+    def _end_unknown(self, begun: _Begun, why: ShimLostError) -> None:
+        """End what may have begun; another attempt takes its place."""
+        os.close(begun.record_file)
+        attempt = LiveAttempt(
+            id=begun.task.id,
+            pid=0,
+            pidfd=None,
+            log=begun.output,
+            execute_path=begun.prepared.directory,
+            process=None,
+            by_shim=True,
+            abandoned=str(why),
+        )
+        attempt.describe(begun.record, self._clock)
+        self._live.add(attempt)
+        self._sweep(attempt)
 
-    def _forked(
-        self,
-        record: Record,
-        record_file: int,
-        prepared: Prepared,
-        output: int,
-        *,
-        limits: Limits,
-        niceness: int,
-        mark: int | None,
-    ) -> ForkedLeader | None:
+    def _forked(self, begun: _Begun) -> ForkedLeader | None:
+        prepared = begun.prepared
         if self._fork_servers is None or not prepared.forks:
             return None
         asked = ToFork(
             argv=prepared.argv,
-            environment={**prepared.environment, MARKER: prepared.directory},
+            environment=begun.environment(),
             directory=prepared.directory,
             account=prepared.account,
-            niceness=niceness,
-            mark=mark,
-            limits=limits.resource_limits(),
-            is_enclosed=record.cgroup is not None,
+            niceness=begun.niceness,
+            mark=begun.mark,
+            limits=begun.limits.resource_limits(),
+            is_enclosed=begun.record.cgroup is not None,
         )
-        known = self._live.leaders()
-        return self._fork_servers.fork(asked, record=record_file, output=output, known=known)
+        return self._fork_servers.fork(
+            asked, record=begun.record_file, output=begun.output, known=self._live.leaders()
+        )
 
 
-def _wrapper(
-    script: tuple[str, ...], record_file: int, prepared: Prepared, output: int, gate: Gate | None
-) -> Leader:
+def _give_up(output: int, record_file: int | None, prepared: Prepared | None) -> None:
+    os.close(output)
+    if record_file is not None:
+        os.close(record_file)
+    if prepared is not None:
+        workspace.remove_job(prepared.job_file)
+
+
+def _wrapper(begun: _Begun, gate: Gate | None) -> Leader:
+    script = _wrapped(begun.niceness, begun.mark, begun.limits)
     # Behind the gate the record comes to its usual place.
-    files = (record_file, output, output)
+    files = (begun.record_file, begun.output, begun.output)
     return spawning.start(
-        (*script, "orcaflow", *prepared.argv),
-        files=files if gate is None else (gate.reading, output, record_file),
-        directory=prepared.directory,
-        environment={**prepared.environment, MARKER: prepared.directory},
-        account=prepared.account,
+        (*script, "orcaflow", *begun.prepared.argv),
+        files=files if gate is None else (gate.reading, begun.output, begun.record_file),
+        directory=begun.prepared.directory,
+        environment=begun.environment(),
+        account=begun.prepared.account,
     )
 
 

@@ -32,6 +32,7 @@ from worker.processes.marks import can_mark
 from worker.processes.orphans import Orphans
 from worker.processes.records import Records
 from worker.processes.results import LOST_SESSION
+from worker.processes.shim_link import Shim
 from worker.processes.starting import Prepare, Starter
 from worker.task_log import Cut
 
@@ -92,6 +93,7 @@ class Supervisor:
         limits: Limits = NO_LIMITS,
         blame: Blame = lambda _: None,
         fork_servers: ForkServers | None = None,
+        shim: Shim | None = None,
         settled: Callable[[Mapping[int, SettledLog]], None] | None = None,
     ) -> None:
         """`blame` is told of starts that fail for the worker's own reasons.
@@ -99,6 +101,8 @@ class Supervisor:
         `settled` is told about once a second which parts of running logs stay as they are.
 
         `fork_servers` fork PYTHON tasks, and are closed with this; without them none is forked.
+        `shim` starts programs that need no wrapper, and is closed too; it is of use only where
+        orphans come to this process.
 
         `adopts_orphans`: this process becomes the parent of what its attempts leave behind.
 
@@ -109,7 +113,9 @@ class Supervisor:
         self._clock = clock
         self._cutter = cutter
         self._records = Records(records)
-        self._live = LiveAttempts(started=started, clock=clock)
+        self._shim = shim
+        used_shim = shim if self._orphans.adopts else None
+        self._live = LiveAttempts(started=started, clock=clock, shim=used_shim)
         self._accepted = AcceptedAttempts(ended=ended, clock=clock)
         self._clearing = Clearing(
             records=self._records, policy=directory_policy, remove_directory=remove_directory
@@ -126,6 +132,8 @@ class Supervisor:
             limits=limits,
             blame=blame,
             fork_servers=fork_servers,
+            shim=used_shim,
+            sweep=self._sweep,
         )
         self._fork_servers = fork_servers
         self._tell_settled = settled
@@ -220,7 +228,11 @@ class Supervisor:
         """Wait for something to do, for a second at most, and do it. Never asks to be rested."""
         for attempt in self._live.wait(self._rest()):
             self._ending.on_leader_exit(attempt)
+        self._starter.take_answers()
+        for attempt in self._live.told():
+            self._ending.on_leader_exit(attempt)
         if self._kill_all_asked:
+            self._starter.settle()
             self._kill_everything()
         self._take_messages()
         self._ending.step_reading()
@@ -243,6 +255,8 @@ class Supervisor:
         if now >= self._reap_at:
             self._reap_at = now + _REAP_SECONDS
             self._orphans.reap(self._live)
+            if self._shim is not None:
+                self._shim.tend()
             if self._fork_servers is not None:
                 self._fork_servers.tend(self._live.leaders())
         if now >= self._prepare_at and self._fork_servers is not None and not self._messages:
@@ -254,7 +268,10 @@ class Supervisor:
         """Close everything and leave what runs running; nothing can be asked after that."""
         if self._fork_servers is not None:
             self._fork_servers.close()
+        self._starter.settle()
         self._live.close()
+        if self._shim is not None:
+            self._shim.close()
         self._orphans.close()
 
     def _rest(self) -> float:
@@ -291,6 +308,9 @@ class Supervisor:
         if self._put_off:
             self._start(self._put_off.popleft().task)
 
+    def _sweep(self, attempt: LiveAttempt) -> None:
+        self._ending.end_without_leader(attempt)
+
     def _start(self, task: ClaimedTask) -> None:
         if task.id in self._kills_before_start:
             del self._kills_before_start[task.id]
@@ -301,6 +321,7 @@ class Supervisor:
                 self._prepare_at = self._clock.monotonic() + _UNDISTURBED_SECONDS
 
     def _kill(self, task_instance_id: int) -> None:
+        self._starter.settle()
         attempt = self._live.get(task_instance_id)
         if attempt is not None:
             self._ending.kill(attempt)
@@ -331,6 +352,7 @@ class Supervisor:
             self._ending.on_log_cut(attempt)
 
     def _abandon(self, task_instance_id: int) -> None:
+        self._starter.settle()
         attempt = self._live.get(task_instance_id)
         if attempt is not None:
             self._ending.abandon(attempt)

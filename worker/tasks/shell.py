@@ -53,7 +53,7 @@ class ShellTask:
             if not Path(env_path).is_file():
                 raise TaskParameterError(f"worker.env_path: there is no file {env_path}")
             argv = (_SHELL, "-c", _SOURCE, "orcaflow", str(Path(env_path).absolute()), *argv)
-        return Launch(argv=argv, keeps_children=context.flag(KEEP_CHILDREN))
+        return Launch(argv=argv, keeps_children=context.flag(KEEP_CHILDREN), leads=True)
 
 
 TASK_TYPE: Final = ShellTask
