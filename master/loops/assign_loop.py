@@ -24,7 +24,9 @@ from master.loops.queue_loop import QueueLoop
 
 log = logging.getLogger(__name__)
 
-_INTERVAL = timedelta(seconds=1)
+_INTERVAL = timedelta(seconds=5)
+"""What asks wakes the loop; the looks find what a master that died before its choice has left."""
+_WITHOUT_SESSION = timedelta(seconds=1)
 _WAITING = timedelta(milliseconds=250)
 
 
@@ -54,7 +56,10 @@ class AssignLoop:
 
     def run_once(self) -> timedelta:
         """Choose workers for what asks; return the time to rest."""
-        if self._identity.trusted() is None or not self._store.is_asked():
+        if self._identity.trusted() is None:
+            self.is_waiting = False
+            return _WITHOUT_SESSION
+        if not self._store.is_asked():
             self.is_waiting = False
             return _INTERVAL
         made = self._store.assign(

@@ -59,6 +59,7 @@ from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes import spawning
 from worker.processes.log_cutting import LogCutter
+from worker.processes.shim_link import Shim
 from worker.processes.supervising import Supervisor
 from worker.workspace import attempt_folders, remove_directory
 
@@ -444,6 +445,8 @@ def _worker(registry: Registry, db: Any, home: Path, clock: Clock) -> tuple[Work
         settings=TaskSettings(environment=seen_by_tasks(os.environ)),
     )
     made: list[Supervisor] = []
+    # By the time that passes: it is a process of its own.
+    shim = Shim(environment=seen_by_tasks(os.environ), clock=SystemClock())
 
     def make_attempts(ended: Ended, started: Started) -> Supervisor:
         made.append(
@@ -457,6 +460,8 @@ def _worker(registry: Registry, db: Any, home: Path, clock: Clock) -> tuple[Work
                 cutter=LogCutter(limit_bytes=1_000_000),
                 directory_policy="on_success",
                 remove_directory=remove_directory,
+                adopts_orphans=True,
+                shim=shim,
             )
         )
         return made[0]
@@ -488,7 +493,11 @@ def _watched(stepped: SteppedDaemons) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KazooClient, "_call", _counting_requests(KazooClient._call, stepped))
         patch.setattr(subprocess, "Popen", _counting_processes(stepped))
-        patch.setattr(spawning, "_LIBRARY", None)  # Its starts can't be counted, those instead are.
+        library = spawning._LIBRARY
+        if library is not None:
+            # A wrapper, and the program below it.
+            patch.setattr(library, "spawn", _counting_calls(library.spawn, stepped, number=2))
+        patch.setattr(Shim, "ask", _counting_asked(Shim.ask, stepped))
         for name in ("fork", "posix_spawn", "posix_spawnp"):
             patch.setattr(os, name, _counting_calls(getattr(os, name), stepped))
         yield
@@ -515,9 +524,20 @@ def _counting_processes(stepped: SteppedDaemons) -> type[subprocess.Popen[Any]]:
     return Counted
 
 
-def _counting_calls(call: Callable[..., Any], stepped: SteppedDaemons) -> Callable[..., Any]:
+def _counting_asked(ask: Callable[..., bool], stepped: SteppedDaemons) -> Callable[..., bool]:
+    def counted(*arguments: Any, **options: Any) -> bool:
+        is_asked = ask(*arguments, **options)
+        stepped.count("processes", int(is_asked))
+        return is_asked
+
+    return counted
+
+
+def _counting_calls(
+    call: Callable[..., Any], stepped: SteppedDaemons, *, number: int = 1
+) -> Callable[..., Any]:
     def counted(*arguments: Any, **options: Any) -> Any:
-        stepped.count("processes")
+        stepped.count("processes", number)
         return call(*arguments, **options)
 
     return counted

@@ -269,8 +269,8 @@ def test_a_run_that_is_begun_twice_is_one(
     ada.open(f"/definitions/{definition}/run")
     ada.press("form.form button")
     begin = 'form[action$="/run"] button'
-    with ada.page.expect_navigation():
-        ada.page.dblclick(begin)
+    # No wait for a navigation: the second click may abort that of the first one.
+    ada.page.dblclick(begin)
     ada.sees("[data-part=state]", "success")
     run = ada.place()
     ada.page.go_back()
