@@ -40,6 +40,12 @@ class AcceptedAttempts:
         self._lock = Lock()
         self._accepted: dict[int, _Accepted] = {}
         self._facts_files: dict[int, Path] = {}
+        self._unlogged: list[AttemptEnd] = []
+
+    @property
+    def number_unlogged(self) -> int:
+        """The reported ends that no line of the log tells of yet."""
+        return len(self._unlogged)
 
     def add(
         self, task_instance_id: int, *, task_type: str = _UNKNOWN, complement: bool = False
@@ -82,27 +88,33 @@ class AcceptedAttempts:
         with self._lock:
             task_type = self._accepted.pop(task_instance_id, _Accepted()).task_type
             self._facts_files.pop(task_instance_id, None)
-        self._report_ended(
-            AttemptEnd(
-                task_instance_id=task_instance_id,
-                state=result.state,
-                end_time=self._clock.now(),
-                exit_code=result.exit_code,
-                pid=pid,
-                reason=reason,
-                var_pool=result.var_pool,
-                facts=result.facts,
-                quality=result.quality,
-                failure=result.failure,
-            )
+        end = AttemptEnd(
+            task_instance_id=task_instance_id,
+            state=result.state,
+            end_time=self._clock.now(),
+            exit_code=result.exit_code,
+            pid=pid,
+            reason=reason,
+            var_pool=result.var_pool,
+            facts=result.facts,
+            quality=result.quality,
+            failure=result.failure,
         )
         metrics.task_attempts.labels(state=result.state.name, type=task_type).inc()
-        log.info(
-            "attempt ended",
-            extra={
-                "task_instance_id": task_instance_id,
-                "state": result.state.name,
-                "exit_code": result.exit_code,
-                "reason": reason,
-            },
-        )
+        self._unlogged.append(end)
+        # Last: the thread that reports waits for the interpreter until this one rests.
+        self._report_ended(end)
+
+    def log_ends(self) -> None:
+        """Log the ends that have been reported; when nothing else is to be done."""
+        ends, self._unlogged = self._unlogged, []
+        for end in ends:
+            log.info(
+                "attempt ended",
+                extra={
+                    "task_instance_id": end.task_instance_id,
+                    "state": end.state.name,
+                    "exit_code": end.exit_code,
+                    "reason": end.reason,
+                },
+            )

@@ -42,6 +42,9 @@ _SOON_SECONDS = 0.1
 _REAP_SECONDS = 1.0
 _UNDISTURBED_SECONDS = 0.004
 """The time for which a start has the processors, before the next one is prepared."""
+_LOGGED_AFTER_SECONDS = 0.001
+"""An end is logged once its report is on its way."""
+_MOST_UNLOGGED = 100
 _REMEMBERED_KILLS = 10_000
 
 
@@ -166,6 +169,7 @@ class Supervisor:
         self._check_logs_at = 0.0
         self._reap_at = 0.0
         self._prepare_at = math.inf
+        self._log_ends_at = math.inf
 
     # The port, for any thread.
 
@@ -259,6 +263,7 @@ class Supervisor:
                 self._shim.tend()
             if self._fork_servers is not None:
                 self._fork_servers.tend(self._live.leaders())
+        self._log_ends(now)
         if now >= self._prepare_at and self._fork_servers is not None and not self._messages:
             self._prepare_at = math.inf
             self._fork_servers.prepare()
@@ -269,16 +274,25 @@ class Supervisor:
         if self._fork_servers is not None:
             self._fork_servers.close()
         self._starter.settle()
+        self._accepted.log_ends()
         self._live.close()
         if self._shim is not None:
             self._shim.close()
         self._orphans.close()
 
+    def _log_ends(self, now: float) -> None:
+        number = self._accepted.number_unlogged
+        if number and self._log_ends_at == math.inf:
+            self._log_ends_at = now + _LOGGED_AFTER_SECONDS
+        elif now >= self._log_ends_at and (number >= _MOST_UNLOGGED or not self._messages):
+            self._accepted.log_ends()
+            self._log_ends_at = math.inf
+
     def _rest(self) -> float:
         if self._messages or self._put_off or self._kill_all_asked or self._ending.is_reading:
             return 0.0
         now = self._clock.monotonic()
-        due = [*self._live.due(), self._prepare_at]
+        due = [*self._live.due(), self._prepare_at, self._log_ends_at]
         if self._live:
             due.append(self._check_logs_at)
         return min(max(0.0, min(due, default=now + _LONGEST_REST) - now), _LONGEST_REST)
