@@ -25,7 +25,7 @@ from master.loops.queue_loop import QueueLoop
 log = logging.getLogger(__name__)
 
 _INTERVAL = timedelta(seconds=5)
-"""What asks wakes the loop; the looks find what a master that died before its choice has left."""
+"""The loop is woken by what asks; looks find what a master that died before its choice has left."""
 _WITHOUT_SESSION = timedelta(seconds=1)
 _WAITING = timedelta(milliseconds=250)
 
