@@ -67,7 +67,7 @@ def test_a_script_is_the_shims_child_and_leads_its_session(host: Host) -> None:
 def test_it_has_what_it_would_have_below_a_wrapper(tmp_path: Path, host: Host) -> None:
     script = """
         env | sort; pwd; readlink /proc/$$/fd/0; ls /proc/self/fd; umask; cat /proc/$$/oom_score_adj
-        grep -E 'Sig(Blk|Ign)' /proc/$$/status; grep -v 'file locks' /proc/$$/limits
+        grep -E 'Sig(Blk|Ign)' /proc/self/status; grep -v 'file locks' /proc/$$/limits
     """
     seen = []
     for each in (host, Host(tmp_path / "wrapper", adopts_orphans=True)):
@@ -81,6 +81,7 @@ def test_it_has_what_it_would_have_below_a_wrapper(tmp_path: Path, host: Host) -
 def test_it_bears_its_mark_and_the_shim_its_own(host: Host, signpost: Signpost) -> None:
     host.begin(host.task(1, f"sh -c 'echo $PPID $$ > {signpost.path}; exec sleep 600'; true"))
     leader, child = map(int, signpost.wait().split())
+    host.until(lambda: 1 in host.starts)
     own = mark_of(str(host.directory(1)))
     assert host.shim.pid is not None
     assert (mark_seen(leader), mark_seen(child)) == (own, own)
@@ -185,7 +186,11 @@ def test_without_its_shim_an_attempt_goes_on_and_its_end_is_known(
     host.begin(host.task(2, f"echo up > {signpost.path}; exec sleep 600"))
     for _ in range(2):
         signpost.wait()
-    host.run(host.task(3, "kill -9 $PPID; exit 3"))
+    again = Signpost(tmp_path / "again")
+    host.begin(host.task(3, f"read go < {again.path}; kill -9 $PPID; exit 3"))
+    host.until(lambda: 3 in host.starts)
+    again.path.write_text("go\n")
+    host.end_of(3)
     assert (host.ends[3].state, host.ends[3].exit_code) == (TaskState.FAILURE, 3)
     wait_until_gone(killed)
     assert host.supervisor.running() == {1, 2}
@@ -209,6 +214,7 @@ def test_a_shim_that_is_stopped_is_given_up(tmp_path: Path, signpost: Signpost) 
     host.begin(host.task(2, f"echo up > {signpost.path}; exec sleep 600"))
     signpost.wait()
     host.end_of(1)
+    host.until(lambda: 2 in host.starts)
     os.kill(stopped, signal.SIGSTOP)
 
     def pass_time() -> bool:
@@ -221,16 +227,27 @@ def test_a_shim_that_is_stopped_is_given_up(tmp_path: Path, signpost: Signpost) 
     host.supervisor.close()
 
 
-def test_what_was_asked_of_a_shim_that_dies_runs_nowhere_and_is_tried_again(host: Host) -> None:
+@pytest.mark.parametrize(
+    ("lost", "state", "reason"),
+    [
+        (0, TaskState.NEED_FAULT_TOLERANCE, "its shim was lost"),
+        # As often as that, the task may be what kills it.
+        (10, TaskState.FAILURE, "its parent was killed, so its result is unknown"),
+    ],
+)
+def test_what_was_asked_of_a_shim_that_dies_runs_nowhere_and_is_tried_again(
+    host: Host, lost: int, state: TaskState, reason: str
+) -> None:
     shim = host.shim.pid
     assert shim is not None
     os.kill(shim, signal.SIGSTOP)
-    host.begin(host.task(1, "exec sleep 600"))
+    lost_attempts = tuple(range(100, 100 + lost))
+    host.begin(host.task(1, "exec sleep 600", lost_attempts=lost_attempts))
     assert host.supervisor.running() == {1}
     os.kill(shim, signal.SIGKILL)
     end = host.end_of(1)
-    assert (end.state, end.exit_code) == (TaskState.NEED_FAULT_TOLERANCE, None)
-    assert "its shim was lost" in (end.reason or "")
+    assert (end.state, end.exit_code) == (state, None)
+    assert reason in (end.reason or "")
 
 
 def test_orphans_of_what_is_about_to_be_told_of_are_not_taken_for_anothers(

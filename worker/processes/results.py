@@ -59,7 +59,7 @@ def of_exit_code(code: int | None, job_file: Path | None = None) -> Result:
     if code == 0:
         return Result(code, TaskState.SUCCESS)
     if code is None:
-        return Result(code, TaskState.FAILURE, "its wrapper was killed, so its result is unknown")
+        return Result(code, TaskState.FAILURE, "its parent was killed, so its result is unknown")
     if code == _KILLED:
         return Result(code, TaskState.FAILURE, "killed by signal 9 (out of memory?)")
     if code == 127:

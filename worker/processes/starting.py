@@ -352,8 +352,9 @@ class Starter:
             metrics.dispatch_latency_seconds.observe(latency.total_seconds())
 
     def _end_unknown(self, begun: _Begun, why: ShimLostError) -> None:
-        """End what may have begun; another attempt takes its place."""
+        """End what may have begun; another attempt takes its place, unless it may be the cause."""
         os.close(begun.record_file)
+        is_lost = len(begun.task.lost_attempts) < _MOST_LOST
         attempt = LiveAttempt(
             id=begun.task.id,
             pid=0,
@@ -361,8 +362,8 @@ class Starter:
             log=begun.output,
             execute_path=begun.prepared.directory,
             process=None,
-            by_shim=True,
-            abandoned=str(why),
+            by_shim=is_lost,
+            abandoned=str(why) if is_lost else "",
         )
         attempt.describe(begun.record, self._clock)
         self._live.add(attempt)
