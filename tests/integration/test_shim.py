@@ -313,8 +313,9 @@ host.begin(host.task(7, {script!r}))
     host.supervisor.close()
 
 
+@pytest.mark.parametrize("is_killed_late", [False, True])
 def test_a_running_attempt_is_adopted_and_its_exit_comes_from_the_shim(
-    tmp_path: Path, signpost: Signpost
+    tmp_path: Path, signpost: Signpost, is_killed_late: bool
 ) -> None:
     gate = Signpost(tmp_path / "gate")
     shim = left_behind(
@@ -331,6 +332,10 @@ def test_a_running_attempt_is_adopted_and_its_exit_comes_from_the_shim(
     for _ in range(3):
         host.supervisor.run_once()
     assert host.ends == {}
+    if is_killed_late:
+        # It has ended by itself, and its pid is about to be anybody's.
+        host.supervisor.kill(7)
+        host.supervisor.run_once()
     os.kill(shim, signal.SIGCONT)
     end = host.end_of(7)
     assert (end.state, end.exit_code) == (TaskState.FAILURE, 4)

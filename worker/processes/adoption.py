@@ -63,6 +63,8 @@ class Adoption:
         self._ending = ending
         self._clock = clock
         self._log_limit = log_limit_bytes
+        self._noted_by = clock.monotonic()
+        """The time until which shims of former incarnations are waited for."""
 
     def adopt(self, adopted: Collection[int], *, step: Callable[[], object]) -> None:
         """Adopt these attempts, and end every other that was left here before this returns.
@@ -70,6 +72,7 @@ class Adoption:
         `step` is a pass of the supervisor. Stale processes that can't be killed in time are logged.
         """
         ours = frozenset(adopted)
+        self._noted_by = self._clock.monotonic() + NOTE_SECONDS
         stale: dict[int, None] = {}
         records = {each: self._records.read(each) for each in self._records.ids()}
         paths = {each.execute_path: key for key, each in records.items() if each is not None}
@@ -151,14 +154,15 @@ class Adoption:
     def _noted(self, record: Record) -> Record:
         """Return the record as it is once a shim has noted what it knows.
 
-        It reaps what it has noted. One that is stuck is waited for a second.
+        It reaps what it has noted. One that is stuck is waited for a second, for all its attempts.
         """
-        limit = self._clock.monotonic() + NOTE_SECONDS
         while (
-            record.pid is not None
+            record.by_shim
+            and record.pid is not None
             and attempt_processes.is_ended_and_unreaped(record.pid)
-            and self._clock.monotonic() < limit
+            and self._clock.monotonic() < self._noted_by
         ):
+            # The shim is another daemon's: its progress can only be polled.
             time.sleep(NOTE_REST)
         return self._records.read(record.task_instance_id) or record
 

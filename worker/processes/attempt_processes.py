@@ -136,10 +136,7 @@ def is_unreaped(pidfd: int | None) -> bool:
 
 def is_ended_and_unreaped(pid: int) -> bool:
     """Return whether the process that has this pid now is a zombie."""
-    try:
-        return os.stat(f"/proc/{pid}") is not None and is_zombie(pid)  # noqa: PTH116
-    except OSError:
-        return False
+    return (_PROC / str(pid)).exists() and is_zombie(pid)
 
 
 def signal_exactly(seen: Seen, number: signal.Signals) -> bool:

@@ -233,9 +233,10 @@ class Ending:
     def _on_leader_exit(self, attempt: LiveAttempt) -> None:
         self._live.unwatch(attempt)
         now = self._clock.monotonic()
+        # Before any wait: from here on no kill may reach for its pid.
+        attempt.leader_ended = True
         if attempt.process is None and attempt.by_shim and self._awaits_note(attempt, now):
             return
-        attempt.leader_ended = True
         if attempt.was_told_to_end:
             if attempt.process is not None:
                 # The unreaped leader keeps the group's number.
