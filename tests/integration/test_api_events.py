@@ -29,6 +29,7 @@ from operations.live import WatchedTables
 from operations.session import Session
 from operations.tokens import create_token, revoke_token
 from operations.users import create_user, grant
+from tests.bounds import step_within
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 
@@ -47,15 +48,14 @@ class Server:
         self.http = _HttpServer(app, ApiConfig(port=0))
         self.url = f"http://127.0.0.1:{self.http._socket.getsockname()[1]}"
 
-    def step_until(self, done: Callable[[], bool]) -> None:
-        while not done():
-            self.looker.run_once()
+    def step_until(self, done: Callable[[], bool], awaited: str) -> None:
+        step_within(done, self.looker.run_once, awaited=awaited)
 
     @contextmanager
     def reading(self, headers: dict[str, str], topics: str) -> Iterator[Iterator[tuple[str, Any]]]:
         """Read the events of a stream, stepping the looker until each is there."""
         address = f"{self.url}{BASE}/events?topics={topics}"
-        with httpx.stream("GET", address, headers=headers, timeout=60) as answer:
+        with httpx.stream("GET", address, headers=headers, timeout=30) as answer:
             assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
             yield self._events(answer)
 
@@ -68,7 +68,9 @@ class Server:
         stream.mailbox.take = lambda: sent.append(take()) or sent[-1]  # type: ignore[method-assign,func-returns-value]
         read: list[str] = []
         while True:
-            self.step_until(lambda: b"".join(sent).count(b"\n\n") > len(read))
+            self.step_until(
+                lambda: b"".join(sent).count(b"\n\n") > len(read), f"event {len(read) + 1}"
+            )
             kind, data, _ = (next(lines) for _ in range(3))
             read.append(kind)
             yield kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
@@ -130,7 +132,7 @@ def test_a_stream_tells_all_and_then_every_change(
         ends(db, t.process_instance, run, ProcessState.SUCCESS)
         kind, told = next(events)
         assert (kind, told["id"], told["state"]["name"]) == ("instance", run, "SUCCESS")
-    server.step_until(lambda: server.streams.all() == [])
+    server.step_until(lambda: server.streams.all() == [], "all streams closed")
 
 
 def test_a_revoked_token_ends_its_stream_and_opens_no_other(
@@ -172,7 +174,9 @@ def test_without_a_watcher_no_statement_runs_and_with_many_one_a_look(
         assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many")
         assert int(refused.headers["retry-after"]) > 0
         streams = server.streams.all()
-        server.step_until(lambda: not any(each.mailbox.wants_snapshot for each in streams))
+        server.step_until(
+            lambda: not any(each.mailbox.wants_snapshot for each in streams), "snapshots for all"
+        )
         looks = [each for each in statements if "t_ds_task_instance.progress" in each]
         asked = len(statements)
         server.looker.run_once()
@@ -181,7 +185,7 @@ def test_without_a_watcher_no_statement_runs_and_with_many_one_a_look(
         assert len(statements) - asked <= 3
         for answer in opened:
             answer.close()
-        server.step_until(lambda: server.streams.all() == [])
+        server.step_until(lambda: server.streams.all() == [], "all streams closed")
     server.looker.run_once()
     asked = len(statements)
     assert server.looker.run_once() > timedelta(minutes=1)
@@ -209,4 +213,4 @@ def test_x30_of_300_streams_200_are_served_and_the_others_told_when_to_come_agai
         assert httpx.get(f"{server.url}{BASE}/instances/{run}", headers=headers).status_code == 200
         server.looker.run_once()
         assert not any(each.mailbox.wants_snapshot for each in server.streams.all())
-    server.step_until(lambda: server.streams.all() == [])
+    server.step_until(lambda: server.streams.all() == [], "all streams closed")

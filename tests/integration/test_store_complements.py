@@ -27,6 +27,7 @@ from common.store.master.commands import PostgresCommandStore
 from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.ports import Progressed
 from master.logic.complement import step
+from tests.bounds import step_until
 from tests.builders import NOON
 from tests.integration.failing_statements import failing
 
@@ -228,10 +229,13 @@ def test_people_and_masters_at_once_bring_about_neither_a_deadlock_nor_a_second_
         ):
             each.result()
     request(here, ComplementState.RUNNING)
-    while not state_of(here, complement_id).is_ended:
+
+    def proceed() -> None:
         advance(here)
         take(here)
         end_runs(here)
+
+    step_until(lambda: state_of(here, complement_id).is_ended, proceed, awaited="its end")
     assert state_of(here, complement_id) is ComplementState.SUCCESS
     dates = Counter(row.schedule_time for row in rows(here, t.process_instance))
     assert dates == Counter(NOON + day * DAY for day in range(40))

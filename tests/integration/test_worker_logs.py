@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.model.states import TaskState
+from tests.bounds import step_within
 from tests.integration.worker_host import Host, Signpost, wait_until_gone
 
 LIMIT = 100_000
@@ -36,8 +37,7 @@ def test_the_supervisor_has_a_long_log_cut_and_does_not_wait_for_it(
     host.begin(host.task(1, f"{FLOOD}; echo up > {signpost.path}; read go < {gate.path}"))
     signpost.wait()
     host.supervisor.start(host.task(2, "echo second"))
-    while not host.cutter.waits:
-        host.supervisor.run_once()
+    step_within(lambda: host.cutter.waits, host.supervisor.run_once, awaited="a log to cut")
     assert len(host.log(1)) > LIMIT
     host.supervisor.kill(1)
     host.supervisor.run_once()
@@ -53,8 +53,7 @@ def test_the_supervisor_has_a_long_log_cut_and_does_not_wait_for_it(
 
 def test_an_attempt_ends_after_its_log_was_cut(host: Host, signpost: Signpost) -> None:
     host.begin(host.task(1, f"echo $PPID > {signpost.path}; {FLOOD}; echo last; exit 3"))
-    while not host.cutter.waits:
-        host.supervisor.run_once()
+    step_within(lambda: host.cutter.waits, host.supervisor.run_once, awaited="a log to cut")
     wait_until_gone(int(signpost.wait()))
     for _ in range(3):
         host.supervisor.run_once()

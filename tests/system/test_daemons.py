@@ -32,6 +32,7 @@ from common import config
 from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
 from operations.daemons import Cluster, Kind
+from tests.bounds import step_within
 from tests.system import command_line
 from tests.system.asking import Asking, Cookies, ended_by_events
 from tests.system.command_line import ROOT
@@ -124,9 +125,8 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Look until it is so, each look being a command; the test's own time-out is the limit."""
-    while not is_so():
-        pass
+    """Check until it is so; each check is a command of a second or less."""
+    step_within(is_so, lambda: None, awaited="a state of a daemon", within=timedelta(minutes=2))
 
 
 def test_all_daemons_are_listed_with_who_they_are(operator: Operator) -> None:

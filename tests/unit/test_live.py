@@ -45,6 +45,7 @@ from common.model.states import ProcessState, TaskState
 from common.store.listen import Channel, Notification
 from common.store.people.live import Watchable
 from operations.errors import UsageError
+from tests.bounds import step_until
 from tests.builders import NOON
 
 ADA = Principal(user_id=2, user_name="ada", token_id=1)
@@ -450,8 +451,11 @@ def test_a_lost_right_ends_the_stream_within_five_seconds_and_nobody_elses() -> 
         told(stream)
     scene.rows.allowed = {2: None, 3: Watchable(runs=frozenset(), projects=frozenset())}
     before = scene.clock.at
-    while not (disabled.mailbox.ended and foreign.mailbox.ended):
-        scene.step()
+    step_until(
+        lambda: disabled.mailbox.ended and foreign.mailbox.ended,
+        scene.step,
+        awaited="both streams end",
+    )
     assert scene.clock.at - before <= RIGHTS_EVERY + LOOK_EVERY < 5
     assert told(disabled) == [("end", {"reason": "unauthenticated"})]
     assert told(foreign) == [("end", {"reason": "not-found"})]
@@ -492,8 +496,7 @@ def test_a_run_that_is_gone_is_not_asked_for_in_a_spin() -> None:
     scene.rows.run = a_run(id=8)
     scene.rows.allowed = {2: Watchable(runs=frozenset(), projects=frozenset())}
     scene.rows.asked.clear()
-    while not stream.mailbox.ended:
-        scene.step()
+    step_until(lambda: stream.mailbox.ended, scene.step, awaited="the stream ends")
     assert scene.rows.asked.count("runs") < 100
 
 

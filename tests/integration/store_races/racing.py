@@ -112,13 +112,18 @@ def claim(made: Engine, node: Node, ids: list[int]) -> list[int]:
 
 def until_blocked(made: Engine, application: str) -> None:
     """Return once a session of that application waits for a lock."""
+    until_blocked_or(made, application, lambda: False)
+
+
+def until_blocked_or(made: Engine, application: str, is_done: Callable[[], bool]) -> None:
+    """Return once a session of that application waits for a lock, or once the work is done."""
     deadline = SystemClock().monotonic() + 60
     question = text(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE application_name LIKE :name AND wait_event_type = 'Lock'"
     )
     with made.execution_options(isolation_level="AUTOCOMMIT").connect() as db:
-        while not db.scalar(question, {"name": f"{application}:%"}):
+        while not (is_done() or db.scalar(question, {"name": f"{application}:%"})):
             assert SystemClock().monotonic() < deadline, "nobody waits"
 
 
