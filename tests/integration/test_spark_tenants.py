@@ -35,6 +35,7 @@ from tests.integration.spark_host import (
     processes,
     until,
 )
+from tests.integration.tenant_privileges import none_but_groups, privileges
 from worker.spark.host import folders
 from worker.spark.jvm import properties
 
@@ -293,6 +294,15 @@ def test_task_udf_and_server_are_the_tenants_own(tenants: Tenants) -> None:
         members = [host.pid, *host.family()]
         assert set().union(*map(_uids, members)) == {host.account.uid}
     assert home != "/root"
+
+
+def test_no_process_of_a_tenants_host_has_privileges_x49(tenants: Tenants) -> None:
+    for host in (tenants.alice, tenants.mallory):
+        members = [host.pid, *host.family()]
+        assert len(members) > 1
+        for pid in members:
+            found = privileges(Path(f"/proc/{pid}/status").read_text())
+            assert found == none_but_groups(host.account)
 
 
 def test_no_process_of_a_tenant_holds_the_token_of_another(tenants: Tenants) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from worker.processes.marks import HELPER, give
+from worker.processes.tenant_start import start_program
 from worker.spark.host import folders
 from worker.spark.host.proxy_protocol import request_bytes
 from worker.workspace import Account
@@ -182,17 +183,12 @@ class FollowedHost:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             output = os.open(self._output, flags, 0o600)
             try:
-                process = subprocess.Popen(
+                process = start_program(
                     argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=Path(__file__).resolve().parents[2],
-                    env=dict(self._environment),
-                    start_new_session=True,
-                    user=None if account is None else account.uid,
-                    group=None if account is None else account.gid,
-                    extra_groups=None if account is None else account.groups,
+                    account=account,
+                    files=(subprocess.DEVNULL, output, output),
+                    directory=str(Path(__file__).resolve().parents[2]),
+                    environment=dict(self._environment),
                 )
             finally:
                 os.close(output)

@@ -30,6 +30,7 @@ from typing import Final
 from common.clock import Clock
 from worker.processes.attempt_processes import MARKER
 from worker.processes.marks import HELPER, mark_seen
+from worker.processes.tenant_start import start_program
 from worker.workspace import Account
 
 log = logging.getLogger(__name__)
@@ -164,18 +165,13 @@ class _Server:
         mark = str(HELPER if marks else 0)
         try:
             with theirs:
-                self.process = subprocess.Popen(
+                self.process = start_program(
                     (python, "-u", _PROGRAM, str(theirs.fileno()), mark, _ROOM_FOR_A_COMMAND),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._words,
-                    cwd="/",
-                    env={**environment, MARKER: "/" * _MARKER_BYTES},
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                    user=None if account is None else account.uid,
-                    group=None if account is None else account.gid,
-                    extra_groups=None if account is None else account.groups,
+                    account=account,
+                    files=(subprocess.DEVNULL, subprocess.DEVNULL, self._words),
+                    directory="/",
+                    environment={**environment, MARKER: "/" * _MARKER_BYTES},
+                    inherited=(theirs.fileno(),),
                 )
         except BaseException:
             self.link.close()

@@ -73,20 +73,10 @@ def start(
         arguments, variables = encoded(argv, environment)
         path = _bytes(directory)
         return SpawnedLeader(_LIBRARY.spawn(arguments, variables, files=files, directory=path))
-    import subprocess  # As above.
+    from worker.processes.tenant_start import start_program  # As above.
 
-    # No preexec_fn: with it, Python would copy the daemon's page tables for every task.
-    return subprocess.Popen(
-        argv,
-        stdin=files[0],
-        stdout=files[1],
-        stderr=files[2],
-        cwd=directory,
-        env=environment,
-        start_new_session=True,
-        user=None if account is None else account.uid,
-        group=None if account is None else account.gid,
-        extra_groups=None if account is None else account.groups,
+    return start_program(
+        argv, account=account, files=files, directory=directory, environment=environment
     )
 
 
