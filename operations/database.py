@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from common.store import schema
 from common.store.connect import place_of
+from common.store.reading import READER, reading_statements
 from common.store.schema import REVISION
 from operations.session import Session
 
@@ -38,3 +39,18 @@ def check_database(session: Session) -> DatabaseRevision:
 def schema_text() -> str:
     """The whole schema as SQL, for reading."""
     return schema.schema_sql().rstrip("\n")
+
+
+def reader_sql(*, database: str, schema_name: str) -> str:
+    """Return the SQL that gives the reading role its views, for an administrator of a server."""
+    statements = reading_statements(database=database, schema=schema_name)
+    return "\n".join(
+        [
+            f"-- Make the role first: CREATE ROLE {READER} LOGIN PASSWORD '…' CONNECTION LIMIT 40;",
+            f'-- As a superuser: REVOKE TEMPORARY ON DATABASE "{database}" FROM PUBLIC;',
+            "-- Run this as the owner of the tables. It may be repeated.",
+            "BEGIN;",
+            *(f"{each};" for each in statements),
+            "COMMIT;",
+        ]
+    )

@@ -21,7 +21,7 @@ OWNER = "orcaflow"
 """The role of daemons and of the command line: owner of its database, and of nothing else."""
 SUPERUSER = "orcaflow_superuser"
 READER = "orcaflow_reader"
-"""A role that reads tables (`common.store.reading` says which) and writes nothing."""
+"""A role that reads views (`common.store.reading` lists them) and writes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 Daemons and the command line are `orcaflow`: owner of the database `orcaflow` and of all that is in
 it, and no superuser, so that nobody who gets hold of their connection reads files or runs programs
-of the server. `orcaflow_reader` may read the tables that it was allowed to read. The superuser is
-for operators. Each role has a random password in a 0600 file of its own, and no other way in.
+of the server. `orcaflow_reader` may read the views that `common.store.reading` makes for it. The
+superuser is for operators. Each role has a random password in a 0600 file of its own, and no other
+way in.
 
 Every statement may be repeated: an interrupted preparation is done again at the next start. Data of
-former versions, whose superuser is `orcaflow` itself, is brought to the same.
+former versions, whose superuser is `orcaflow` itself or whose rights are of an older `RIGHTS`, is
+brought to the same.
 """
 
 from __future__ import annotations
@@ -27,8 +29,13 @@ from common.embedded.addresses import (
 DATABASE = "orcaflow"
 ROLES = (OWNER, READER, SUPERUSER)
 
+RIGHTS = "2"
+"""The version of the rights below. Raise it when a statement changes for data that exists."""
+
 _HELPER = "orcaflow_renaming"
 _BOOTSTRAP_OID = 10
+_MOST_READERS = 40
+"""The connections of the reading role at one time."""
 
 _RENAME = f"""
 DO $$ BEGIN
@@ -65,8 +72,12 @@ END $$"""  # noqa: S608  # As above.
 
 
 def is_prepared(home: Path) -> bool:
-    """True if every role has its password."""
-    return all(password_file(home, role).exists() for role in ROLES)
+    """True if every role has its password and the rights of this version."""
+    try:
+        has_rights = _rights_file(home).read_text(encoding="ascii").strip() == RIGHTS
+    except (OSError, ValueError):
+        has_rights = False
+    return has_rights and all(password_file(home, role).exists() for role in ROLES)
 
 
 def passwords(home: Path) -> dict[str, str]:
@@ -82,7 +93,10 @@ def passwords(home: Path) -> dict[str, str]:
 
 
 def keep(home: Path, chosen: Mapping[str, str]) -> None:
-    """Write the passwords that have no file yet into theirs. A file appears whole."""
+    """Write the passwords that have no file yet into theirs. A file appears whole.
+
+    The version of the rights is written last.
+    """
     for role, password in chosen.items():
         file = password_file(home, role)
         if file.exists():
@@ -93,6 +107,7 @@ def keep(home: Path, chosen: Mapping[str, str]) -> None:
         with os.fdopen(descriptor, "w", encoding="ascii") as output:
             output.write(f"*:*:*:{role}:{password}\n")
         draft.replace(file)
+    _rights_file(home).write_text(f"{RIGHTS}\n", encoding="ascii")
 
 
 def making(chosen: Mapping[str, str]) -> list[str]:
@@ -100,6 +115,7 @@ def making(chosen: Mapping[str, str]) -> list[str]:
     return [
         *_without_large_objects(),
         *_roles(chosen),
+        *_without_advisory_locks(),
         f"CREATE DATABASE {DATABASE} OWNER {OWNER}",
         *_rights_on_database(),
     ]
@@ -117,6 +133,7 @@ def mending(chosen: Mapping[str, str]) -> list[str]:
         f"DROP ROLE {_HELPER}",
         *_without_large_objects(),
         *_roles(chosen),
+        *_without_advisory_locks(),
         f"ALTER DATABASE {DATABASE} OWNER TO {OWNER}",
         *_rights_on_database(),
     ]
@@ -129,6 +146,7 @@ def handing_over() -> list[str]:
     """
     return [
         *_without_large_objects(),
+        *_without_advisory_locks(),
         _line(_HAND_OVER),
     ]
 
@@ -148,8 +166,15 @@ def _roles(chosen: Mapping[str, str]) -> list[str]:
         *made,
         f"ALTER ROLE {OWNER} {ordinary} PASSWORD {_quoted(chosen[OWNER])}",
         f"ALTER ROLE {READER} {ordinary} PASSWORD {_quoted(chosen[READER])}",
-        # A guard against mistakes; the rights themselves hold against intent.
+        # Without a limit, tasks that read could take all connections of the daemons.
+        f"ALTER ROLE {READER} CONNECTION LIMIT {_MOST_READERS}",
+        # A session may not change this one.
+        f"ALTER ROLE {READER} SET temp_file_limit = '1GB'",
+        # Guards against mistakes, which a session may change; the rights hold against intent.
         f"ALTER ROLE {READER} SET default_transaction_read_only = on",
+        f"ALTER ROLE {READER} SET statement_timeout = '5min'",
+        f"ALTER ROLE {READER} SET idle_in_transaction_session_timeout = '5min'",
+        f"ALTER ROLE {READER} RESET search_path",
         f"ALTER ROLE {SUPERUSER} PASSWORD {_quoted(chosen[SUPERUSER])}",
     ]
 
@@ -165,6 +190,30 @@ def _without_large_objects() -> list[str]:
     """Statements that take from everybody what every role may write by default."""
     makers = "lo_creat(int), lo_create(oid), lo_from_bytea(oid, bytea)"
     return [f"REVOKE EXECUTE ON FUNCTION {makers} FROM PUBLIC"]
+
+
+def _without_advisory_locks() -> list[str]:
+    """Return statements that leave advisory locks to the daemons.
+
+    Daemons wait for each other by them: a reader that took one would stop imports and upgrades.
+    """
+    return [
+        _line(f"""
+            DO $$ DECLARE it text; BEGIN
+                FOR it IN
+                    SELECT oid::regprocedure FROM pg_proc
+                    WHERE pronamespace = 'pg_catalog'::regnamespace
+                    AND (proname LIKE 'pg_%advisory%' OR proname = 'pg_logical_emit_message')
+                LOOP
+                    EXECUTE 'REVOKE EXECUTE ON FUNCTION ' || it || ' FROM PUBLIC';
+                    EXECUTE 'GRANT EXECUTE ON FUNCTION ' || it || ' TO {OWNER}';
+                END LOOP;
+            END $$""")  # noqa: S608  # As above.
+    ]
+
+
+def _rights_file(home: Path) -> Path:
+    return home / "postgres.rights"
 
 
 def _quoted(password: str) -> str:

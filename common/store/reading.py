@@ -1,55 +1,133 @@
-"""The rights of the role that may only read: on tables, without the columns that hold secrets.
+"""The views through which the reading role sees the database, and its rights.
 
-The role is made with the embedded PostgreSQL (`common.embedded.postgres_roles`); elsewhere an
-administrator makes it, or none. Parameters of runs are not taken for secrets here: the tables show
-them to whoever may read at all.
+The role `orcaflow_reader` has no right on any table. It reads views, one for each table that lists
+columns for it (`seen_by_reader`, next to the table). They are in a schema with the name of the
+role, which PostgreSQL searches first for that role, so a query names them as it would name the
+tables. The role is made with the embedded PostgreSQL (`common.embedded.postgres_roles`); elsewhere
+an administrator makes it, or none.
 """
 
 from __future__ import annotations
 
+import logging
+from hashlib import sha256
 from typing import Final
 
 from sqlalchemy import Connection, Table, text
 
-from common.masking import is_secret
+from common.masking import MASK
 from common.store import tables
+from common.store.tables.columns import READER_COLUMNS
+
+log = logging.getLogger(__name__)
 
 READER: Final = "orcaflow_reader"
+SCHEMA: Final = READER
+"""The schema of the views. PostgreSQL's default search path begins with `"$user"`."""
 
-_SECRET_COLUMNS: Final = frozenset({"connection_params", "config"})
+_OURS: Final = "Views of Orcaflow, made for "
+"""The beginning of the comment on a schema that was made here."""
+
+_SUSPICIOUS: Final = (
+    "passw|pwd|pass.?phrase|secret|token|credential|psk|authorization|cookie|digest|signature"
+    "|(access|account|api|encryption|private|shared|signing|ssh).?key|//[^/[:space:]]*@|aes256gcm"
+)
+"""A pattern of texts that are hidden as a whole, since SQL can't mask a part of one."""
+
+_STATE: Final = text("""
+    SELECT
+        EXISTS (SELECT FROM pg_roles WHERE rolname = :role) AS has_role,
+        (SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = :schema)
+            AS made_for,
+        EXISTS (SELECT FROM pg_namespace WHERE nspname = :schema)
+            OR has_database_privilege(current_database(), 'CREATE') AS may_make,
+        current_schema() AS tables_in,
+        current_database() AS database
+""")
 
 
 def allow_reading(db: Connection) -> bool:
-    """Let the reader read all tables of the schema; False if there is no such role."""
-    if not db.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": READER}):
+    """Make the views of the reading role, unless they are up to date, and take its other rights.
+
+    Return whether the role has its views. It has none where the role does not exist, or where this
+    account may not create a schema.
+    """
+    found = db.execute(_STATE, {"role": READER, "schema": SCHEMA}).one()
+    if not found.has_role:
         return False
-    schema = db.dialect.identifier_preparer.quote(str(db.scalar(text("SELECT current_schema()"))))
-    database = db.dialect.identifier_preparer.quote(
-        str(db.scalar(text("SELECT current_database()")))
-    )
-    grants = [f"GRANT {_readable(each)} ON {each.name} TO {READER}" for each in _tables()]
-    db.execute(
-        text(
-            f"GRANT CONNECT ON DATABASE {database} TO {READER};"
-            f" GRANT USAGE ON SCHEMA {schema} TO {READER}; {'; '.join(grants)}"
+    statements = reading_statements(database=found.database, schema=found.tables_in)
+    if found.made_for == _description(statements):
+        return True
+    if not found.may_make:
+        log.warning(
+            "views of the reading role were not made, since this account may not create a schema",
+            extra={"role": READER, "cure": "run the output of `orcaflow db reader-sql`"},
         )
-    )
+        return False
+    for each in statements:
+        db.exec_driver_sql(each.replace("%", "%%"))
+    db.exec_driver_sql(f"COMMENT ON SCHEMA {SCHEMA} IS '{_description(statements)}'")
     return True
 
 
-def secret_columns(table: Table) -> frozenset[str]:
-    """Return the columns that only the owner reads."""
-    return frozenset(
-        each.name for each in table.columns if each.name in _SECRET_COLUMNS or is_secret(each.name)
-    )
+def drop_views(db: Connection) -> None:
+    """Drop the views, so that a migration may change the type of a column that they show."""
+    found = db.execute(_STATE, {"role": READER, "schema": SCHEMA}).one()
+    if (found.made_for or "").startswith(_OURS):
+        db.exec_driver_sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
-def _readable(table: Table) -> str:
-    secret = secret_columns(table)
-    if not secret:
-        return "SELECT"
-    return f"SELECT ({', '.join(each.name for each in table.columns if each.name not in secret)})"
+def reading_statements(*, database: str, schema: str) -> list[str]:
+    """Return the statements that give the reading role its views, and nothing else.
+
+    `schema` is the schema of the tables. The statements may be repeated.
+    """
+    of_tables = _quoted(schema)
+    described = list(tables.metadata.sorted_tables)
+    statements = [
+        # Rights that former versions gave. Rights on columns go with those on the table.
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA {of_tables} FROM {READER}",
+        f"REVOKE ALL ON SCHEMA {of_tables} FROM {READER}",
+        f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
+        f"REVOKE ALL ON SCHEMA {SCHEMA} FROM PUBLIC, {READER}",
+    ]
+    for each in described:
+        statements.append(f"DROP VIEW IF EXISTS {SCHEMA}.{each.name}")
+        if view := _view(each, of_tables):
+            statements += [view, f"GRANT SELECT ON {SCHEMA}.{each.name} TO {READER}"]
+    return [
+        *statements,
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO {READER}",
+        f"GRANT CONNECT ON DATABASE {_quoted(database)} TO {READER}",
+    ]
 
 
-def _tables() -> list[Table]:
-    return list(tables.metadata.sorted_tables)
+def columns_seen(table: Table) -> tuple[str, ...]:
+    """Return the columns of a table that the reading role sees, in the order of the table."""
+    plain, masked = table.info.get(READER_COLUMNS, ((), ()))
+    return tuple(each.name for each in table.columns if each.name in {*plain, *masked})
+
+
+def _view(table: Table, schema: str) -> str | None:
+    """Return the statement for the view of a table; None if the role sees nothing of it."""
+    seen = columns_seen(table)
+    if not seen:
+        return None
+    _, masked = table.info[READER_COLUMNS]
+    columns = [_masked(_quoted(each)) if each in masked else _quoted(each) for each in seen]
+    made = f"CREATE VIEW {SCHEMA}.{table.name} WITH (security_barrier) AS"
+    return f"{made} SELECT {', '.join(columns)} FROM {schema}.{table.name}"  # noqa: S608  # Our names.
+
+
+def _masked(column: str) -> str:
+    return f"CASE WHEN {column} ~* '{_SUSPICIOUS}' THEN '{MASK}' ELSE {column} END AS {column}"
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _description(statements: list[str]) -> str:
+    """Return the comment of the schema, by which later starts know that nothing has changed."""
+    return f"{_OURS}{sha256(';'.join(statements).encode()).hexdigest()[:16]}"

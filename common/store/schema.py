@@ -37,7 +37,7 @@ from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
-from common.store.reading import allow_reading
+from common.store.reading import allow_reading, drop_views
 from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
@@ -337,6 +337,8 @@ def _upgrade(engine: Engine, os_user: str) -> list[str]:
         db.execute(text(f"SET LOCAL lock_timeout = {_LOCK_WAIT // timedelta(milliseconds=1)}"))
         found = revision(db)
         if found == REVISION:
+            # The role may be newer than the schema, or its views older than this code.
+            allow_reading(db)
             return []
         if found is None:
             _refuse_foreign_tables(db)
@@ -353,6 +355,7 @@ def _upgrade(engine: Engine, os_user: str) -> list[str]:
         config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
         config.attributes["connection"] = db
         config.attributes["os_user"] = os_user
+        drop_views(db)
         alembic.upgrade(config, REVISION)
         db.execute(delete(tables.version))
         db.execute(insert(tables.version).values(version=REVISION, oldest_code=OLDEST_CODE))

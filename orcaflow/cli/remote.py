@@ -79,7 +79,7 @@ ANYWHERE: Final = frozenset(
     {
         *("context add", "context use", "context list", "context remove"),
         *("version", "config show", "config get", "definition lint", "definition schema"),
-        "definition convert",
+        *("definition convert", "db reader-sql"),
     }
 )
 """Commands that ask no database: they do the same with a server and without."""

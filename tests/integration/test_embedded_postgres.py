@@ -51,6 +51,7 @@ def server(made_home: Path, tmp_path: Path) -> Iterator[EmbeddedPostgres]:
     shutil.copytree(made_home / "postgres", home / "postgres")
     for role in (OWNER, READER, SUPERUSER):
         shutil.copy2(password_file(made_home, role), home)
+    shutil.copy2(made_home / "postgres.rights", home)
     accounts.give(home / "postgres", accounts.owner_of(made_home / "postgres"))
     server = EmbeddedPostgres(home)
     yield server
@@ -191,9 +192,25 @@ def test_the_reader_reads_what_it_was_given_and_writes_nothing(server: EmbeddedP
         "DROP TABLE given",
         "CREATE TABLE theirs (id int)",
         "CREATE TEMPORARY TABLE theirs (id int)",
+        "SELECT pg_advisory_lock(1)",
+        "SET temp_file_limit = -1",
     ):
         with refused(reader) as cursor:
             cursor.execute(statement)
+
+
+def test_data_of_a_former_version_gets_the_rights_of_this_one_at_its_next_start(
+    server: EmbeddedPostgres,
+) -> None:
+    with_name(server, "template1", [f"ALTER ROLE {READER} CONNECTION LIMIT -1"])
+    with_name(server, OWNER, ["GRANT EXECUTE ON FUNCTION pg_advisory_lock(bigint) TO PUBLIC"])
+    (server.home / "postgres.rights").unlink()
+    address = server.start()
+    limits = query(address, f"SELECT rolconnlimit FROM pg_roles WHERE rolname = '{READER}'")
+    assert limits == [(40,)]
+    with refused(address.seen_by(READER)) as cursor:
+        cursor.execute("SELECT pg_advisory_lock(1)")
+    query(address, "SELECT pg_advisory_lock(1)")
 
 
 def test_data_of_a_former_version_goes_on_without_a_superuser_and_without_nobody(
@@ -224,6 +241,7 @@ def as_formerly(server: EmbeddedPostgres) -> None:
     for statements in (
         [f"DROP DATABASE {OWNER}", "CREATE ROLE renaming SUPERUSER LOGIN"],
         [
+            f"DROP OWNED BY {OWNER}",
             f"DROP ROLE {OWNER}",
             f"DROP ROLE {READER}",
             "SET SESSION AUTHORIZATION renaming",
@@ -247,6 +265,7 @@ def as_formerly(server: EmbeddedPostgres) -> None:
     )
     password_file(server.home, SUPERUSER).unlink()
     password_file(server.home, READER).unlink()
+    (server.home / "postgres.rights").unlink()
 
 
 def with_name(server: EmbeddedPostgres, database: str, statements: list[str]) -> None:
@@ -306,6 +325,7 @@ def test_a_port_in_use_is_named_with_the_cure(server: EmbeddedPostgres) -> None:
     os.chown(other.data_dir, owner.st_uid, owner.st_gid)
     for role in (OWNER, READER, SUPERUSER):
         shutil.copy2(password_file(server.home, role), other.home)
+    shutil.copy2(server.home / "postgres.rights", other.home)
     with pytest.raises(ConfigurationError, match=rf"port {address.port} is in use.*postgres_port"):
         other.start()
 

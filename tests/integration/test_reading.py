@@ -1,48 +1,221 @@
-"""The reader of a database reads its tables, and neither secrets nor anything that it could change."""
+"""The reading role sees views without secrets, and can neither change nor block anything."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import psycopg2
 import pytest
-from psycopg2.extensions import quote_ident
-from sqlalchemy import make_url
+from psycopg2 import extensions
+from sqlalchemy import create_engine, make_url, text
 
 from common.embedded.addresses import READER, PostgresAddress
-from common.store.reading import secret_columns
+from common.masking import is_secret
+from common.store import schema
+from common.store.reading import SCHEMA, allow_reading, columns_seen, reading_statements
 from common.store.tables import metadata
+from tests.conftest import Databases
 
-SECRETS = {
-    ("t_ds_access_token", "token"),
-    ("t_ds_datasource", "connection_params"),
-    ("t_ds_user", "user_password"),
-}
+PARAMETERS = {
+    "assignment", "body", "code", "command_param", "config", "connection_params", "connects",
+    "content", "document", "evidence", "files", "global_params", "graph", "input_pool",
+    "locations", "orders", "process_definition_json", "process_instance_json", "receivers",
+    "receivers_cc", "recent_errors", "report", "spec", "start_params", "status", "tail",
+    "task_json", "var_pool", "wanted",
+}  # fmt: skip
+"""Columns that may hold values of parameters, scripts or addresses of people, in any table."""
+HIDDEN = (
+    "t_ds_access_token",
+    "t_ds_audit_log",
+    "t_ds_definition_draft_save",
+    "t_ds_login_failure",
+    "t_ds_session",
+    "t_ds_user_identity",
+)
+"""Tables of which the role sees nothing."""
+NUMBERS = {"t_ds_process_definition.code", "t_ds_project.code", "t_ds_environment.code",
+           "t_ds_task_group.status", "t_ds_task_group_queue.status"}  # fmt: skip
+"""Columns of `PARAMETERS` that are numbers in these tables."""
 
 
-def test_what_is_secret_is_known() -> None:
-    found = {(each.name, name) for each in metadata.sorted_tables for name in secret_columns(each)}
-    assert found >= SECRETS
+REFUSED = (
+    "CREATE TABLE theirs (id int)",
+    f"CREATE TABLE {SCHEMA}.theirs (id int)",
+    f"CREATE FUNCTION {SCHEMA}.theirs() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE SCHEMA theirs",
+    "INSERT INTO t_ds_command (command_type) VALUES (0)",
+    "UPDATE t_ds_process_instance SET state = 7",
+    "DELETE FROM t_ds_process_instance",
+    "TRUNCATE public.t_ds_process_instance",
+    "SELECT 1 FROM t_ds_process_instance FOR UPDATE",
+    "DO $$ BEGIN LOCK TABLE t_ds_process_instance IN ACCESS EXCLUSIVE MODE; END $$",
+    f"DROP VIEW {SCHEMA}.t_ds_process_instance",
+    f"ALTER VIEW {SCHEMA}.t_ds_process_instance RESET (security_barrier)",
+    f"CREATE OR REPLACE VIEW {SCHEMA}.t_ds_project AS SELECT 1 AS id",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_read_binary_file('/etc/passwd')",
+    "SELECT pg_stat_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT pg_ls_logdir()",
+    "SELECT current_setting('data_directory')",
+    "SELECT * FROM pg_hba_file_rules",
+    "COPY (SELECT 1) TO '/tmp/orcaflow-copied'",
+    "COPY (SELECT 1) TO PROGRAM 'cat'",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT lo_creat(-1)",
+    "SELECT rolpassword FROM pg_authid",
+    "SELECT passwd FROM pg_shadow",
+    "SELECT stavalues1 FROM pg_statistic",
+    "SELECT pg_reload_conf()",
+    "SELECT pg_advisory_lock(1)",
+    "SELECT pg_try_advisory_xact_lock_shared(1, 2)",
+    "SELECT pg_logical_emit_message(false, 'x', 'y')",
+    "SELECT pg_create_physical_replication_slot('theirs')",
+    "SET temp_file_limit = -1",
+    "SET log_statement = 'all'",
+    "SET ROLE orcaflow",
+    "SET SESSION AUTHORIZATION orcaflow",
+    "ALTER ROLE orcaflow_reader CONNECTION LIMIT -1",
+    "ALTER ROLE orcaflow PASSWORD 'x'",
+    "GRANT SELECT ON public.t_ds_session TO orcaflow_reader",
+)
 
 
-def test_an_upgrade_lets_the_reader_read_all_tables_and_change_none(
-    migrated_url: str, postgres: PostgresAddress
-) -> None:
+@pytest.fixture
+def reader(migrated_url: str, postgres: PostgresAddress) -> Iterator[extensions.connection]:
+    """A session of the role, which has lifted all limits that it may lift."""
     name = make_url(migrated_url).database or ""
-    connection = psycopg2.connect(replace(postgres.seen_by(READER), dbname=name).dsn)
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = off")
+    address = replace(postgres.seen_by(READER), dbname=name)
+    with closing(psycopg2.connect(address.dsn)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+            cursor.execute("SET statement_timeout = '30s'")
+        yield connection
+
+
+def test_the_views_list_no_column_that_may_hold_a_secret() -> None:
+    shown = {
+        f"{each.name}.{name}" for each in metadata.sorted_tables for name in columns_seen(each)
+    }
+    assert {each for each in shown if each.partition(".")[2] in PARAMETERS} <= NUMBERS
+    assert not [each for each in shown if is_secret(each.partition(".")[2])]
+    assert not [each for each in shown if each.partition(".")[0] in HIDDEN]
+
+
+def test_the_reader_sees_the_views_by_the_names_of_the_tables(
+    reader: extensions.connection,
+) -> None:
+    with reader.cursor() as cursor:
         for table in metadata.sorted_tables:
-            plain = [
-                quote_ident(each.name, connection)
-                for each in table.columns
-                if each.name not in secret_columns(table)
-            ]
-            cursor.execute(f"SELECT {', '.join(plain)} FROM {table.name}")
-            refused = [f"DELETE FROM {table.name}", f"INSERT INTO {table.name} DEFAULT VALUES"]
-            refused += [f"SELECT {each} FROM {table.name}" for each in secret_columns(table)]
-            for statement in refused:
+            if columns_seen(table):
+                cursor.execute(f"SELECT * FROM {table.name}")  # Names of our own.
+                found = tuple(each[0] for each in cursor.description or ())
+                assert found == columns_seen(table), table.name
+        cursor.execute(
+            "SELECT count(*), min(d.name) FROM t_ds_process_instance i"
+            " JOIN t_ds_process_definition d ON d.id = i.process_definition_id"
+            " JOIN t_ds_task_instance t ON t.process_instance_id = i.id WHERE i.state = 7"
+        )
+        assert cursor.fetchone() == (0, None)
+
+
+def test_the_reader_has_no_right_on_a_table(reader: extensions.connection) -> None:
+    with reader.cursor() as cursor:
+        for table in metadata.sorted_tables:
+            name = f"public.{table.name}"
+            for statement in (
+                f"SELECT 1 FROM {name}",
+                *(f'SELECT "{each.name}" FROM {name}' for each in table.columns),
+                f"INSERT INTO {name} DEFAULT VALUES",
+                f"DELETE FROM {name}",
+                f"DO $$ BEGIN LOCK TABLE {name} IN ACCESS SHARE MODE; END $$",
+            ):
                 with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                     cursor.execute(statement)
-    connection.close()
+
+
+def test_the_reader_is_refused_whatever_it_tries(reader: extensions.connection) -> None:
+    with reader.cursor() as cursor:
+        for statement in REFUSED:
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(statement)
+
+
+def test_the_reader_sees_no_statement_and_no_statistic_of_others(
+    reader: extensions.connection, migrated_url: str
+) -> None:
+    owner = create_engine(migrated_url)
+    with owner.connect() as db, reader.cursor() as cursor:
+        db.execute(text("SELECT 'planted in a statement'"))
+        cursor.execute("SELECT query FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert {each for (each,) in cursor.fetchall()} <= {"<insufficient privilege>", ""}
+        db.execute(text("ANALYZE t_ds_user"))
+        cursor.execute("SELECT count(*) FROM pg_stats WHERE tablename LIKE 't_ds_%'")
+        assert cursor.fetchone() == (0,)
+    owner.dispose()
+
+
+def test_a_text_that_may_hold_a_secret_is_hidden_as_a_whole(
+    reader: extensions.connection, migrated_url: str
+) -> None:
+    owner = create_engine(migrated_url)
+    with owner.begin() as db:
+        for reason in (
+            "could not connect to postgresql://etl:planted@db/sales",
+            "the driver says: Password=planted is wrong",
+            "exit code 3",
+        ):
+            db.execute(
+                text(
+                    "INSERT INTO t_ds_command_ledger (command_id, outcome, reason)"
+                    " VALUES (1, 3, :reason)"
+                ),
+                {"reason": reason},
+            )
+    with reader.cursor() as cursor:
+        cursor.execute("SELECT reason FROM t_ds_command_ledger ORDER BY id")
+        assert [each for (each,) in cursor.fetchall()] == ["******", "******", "exit code 3"]
+    owner.dispose()
+
+
+def test_rights_of_a_former_version_are_taken_away_by_an_upgrade(
+    reader: extensions.connection, migrated_url: str
+) -> None:
+    owner = create_engine(migrated_url)
+    with owner.begin() as db:
+        db.execute(text(f"DROP SCHEMA {SCHEMA} CASCADE"))
+        db.execute(text(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER}"))
+        db.execute(text(f"GRANT SELECT (token) ON t_ds_access_token TO {READER}"))
+    assert schema.upgrade(owner, os_user="tester") == []
+    with reader.cursor() as cursor:
+        cursor.execute("SELECT id FROM t_ds_process_instance")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("SELECT token FROM public.t_ds_access_token")
+    owner.dispose()
+
+
+def test_the_sql_for_a_server_of_ones_own_may_be_run_twice(migrated_url: str) -> None:
+    owner = create_engine(migrated_url)
+    name = make_url(migrated_url).database or ""
+    with owner.begin() as db:
+        for _ in range(2):
+            for statement in reading_statements(database=name, schema="public"):
+                db.exec_driver_sql(statement.replace("%", "%%"))
+        assert allow_reading(db)
+    owner.dispose()
+
+
+def test_an_owner_who_may_not_create_a_schema_upgrades_without_the_views(
+    migrated_url: str, databases: Databases, postgres: PostgresAddress
+) -> None:
+    name = make_url(migrated_url).database or ""
+    owner = create_engine(migrated_url)
+    with owner.begin() as db:
+        db.execute(text(f"DROP SCHEMA {SCHEMA} CASCADE"))
+        db.execute(text(f'REVOKE CREATE ON DATABASE "{name}" FROM orcaflow'))
+        assert not allow_reading(db)
+    owner.dispose()

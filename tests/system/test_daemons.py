@@ -345,7 +345,7 @@ def test_the_own_data_source_reads_and_can_not_write(operator: Operator) -> None
         for statement in (
             "INSERT INTO t_ds_command (command_type) VALUES (0)",
             "DELETE FROM t_ds_process_instance",
-            "SELECT connection_params FROM t_ds_datasource",
+            "SELECT connection_params FROM public.t_ds_datasource",
         ):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(statement)

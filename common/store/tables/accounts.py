@@ -23,6 +23,7 @@ from common.store.tables.columns import (
     not_empty,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     times,
@@ -38,6 +39,7 @@ tenant: Final = Table(
     number("queue_id", 1),
     *times(),
     not_empty("tenant_code"),
+    info=seen_by_reader("id tenant_code tenant_name description queue_id create_time update_time"),
 )
 
 queue: Final = Table(
@@ -47,6 +49,7 @@ queue: Final = Table(
     Column("queue_name", String(64)),
     Column("queue", String(64)),
     *times(),
+    info=seen_by_reader("id queue_name queue create_time update_time"),
 )
 
 user: Final = Table(
@@ -66,6 +69,7 @@ user: Final = Table(
     not_empty("user_name"),
     known("user_type", range(2)),
     known("state", range(2)),
+    info=seen_by_reader("id user_name user_type state tenant_id create_time update_time"),
 )
 
 session: Final = Table(

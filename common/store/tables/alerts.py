@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Column, Index, String, Table, Text, text
 
-from common.store.tables.columns import code, known, metadata, number, own_id, times
+from common.store.tables.columns import code, known, metadata, number, own_id, seen_by_reader, times
 
 alert: Final = Table(
     "t_ds_alert",
@@ -25,6 +25,9 @@ alert: Final = Table(
     known("show_type", range(4)),
     known("alert_type", range(2)),
     known("alert_status", range(3)),
+    info=seen_by_reader(
+        "id title show_type alert_type alert_status alertgroup_id create_time update_time"
+    ),
 )
 Index("t_ds_alert_waiting_idx", alert.c.id, postgresql_where=text("alert_status = 0"))
 
@@ -37,6 +40,7 @@ alertgroup: Final = Table(
     Column("description", String(255)),
     *times(),
     known("group_type", range(2)),
+    info=seen_by_reader("id group_name group_type description create_time update_time"),
 )
 
 relation_user_alertgroup: Final = Table(
@@ -46,4 +50,5 @@ relation_user_alertgroup: Final = Table(
     number("alertgroup_id"),
     number("user_id"),
     *times(),
+    info=seen_by_reader("id alertgroup_id user_id create_time update_time"),
 )

@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from common.store.tables.columns import metadata, number, time, time_now
+from common.store.tables.columns import metadata, number, seen_by_reader, time, time_now
 from common.store.tables.runs import task_instance
 
 # What an attempt asks for, from its submission to its end. The worker that was chosen is the
@@ -40,6 +40,9 @@ task_assignment: Final = Table(
     Column("excluded", ARRAY(Text), server_default=text("'{}'"), nullable=False),
     time_now("create_time"),
     CheckConstraint("capacity > 0", name="capacity"),
+    info=seen_by_reader(
+        "task_id dataset availability_group capacity assigned_at tries excluded create_time"
+    ),
 )
 
 # The strategies, of which the newest holds; rows are never changed.
@@ -51,6 +54,7 @@ worker_strategy: Final = Table(
     Column("user_name", String(64)),
     Column("note", String(255)),
     time_now("create_time"),
+    info=seen_by_reader("version user_name note create_time"),
 )
 
 # The failures in a row of a worker, by its address, and the time until which it gets nothing.
@@ -60,4 +64,5 @@ worker_failures: Final = Table(
     Column("worker", String(255), primary_key=True),
     number("failures", 0),
     time("until"),
+    info=seen_by_reader("worker failures until"),
 )

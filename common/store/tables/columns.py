@@ -31,6 +31,19 @@ COMMAND_TYPES: Final = tuple(range(14))
 EXECUTION_STATES: Final = tuple(range(18))
 
 
+READER_COLUMNS: Final = "reader_columns"
+"""The key of `Table.info` that holds what `seen_by_reader` returns."""
+
+
+def seen_by_reader(columns: str, *, masked: str = "") -> dict[str, Any]:
+    """List the columns that the reading role sees; a table without such a list is hidden from it.
+
+    `masked` columns hold texts of programs: the role sees no text in which a secret may occur.
+    List no column that may hold values of parameters, scripts, addresses of people or credentials.
+    """
+    return {READER_COLUMNS: (tuple(columns.split()), tuple(masked.split()))}
+
+
 def listed(codes: Iterable[int]) -> str:
     return ", ".join(str(int(code)) for code in codes)
 

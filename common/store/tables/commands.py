@@ -14,6 +14,7 @@ from common.store.tables.columns import (
     metadata,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
 )
@@ -43,6 +44,12 @@ command: Final = Table(
     number("process_instance_id", 0),
     number("parent_task_instance_id", 0),
     number("complement_date_id", 0),
+    info=seen_by_reader(
+        "id command_type process_definition_id task_depend_type failure_strategy warning_type "
+        "warning_group_id schedule_time start_time executor_id update_time "
+        "process_instance_priority worker_group_id process_instance_id "
+        "parent_task_instance_id complement_date_id",
+    ),
 )
 
 
@@ -117,6 +124,12 @@ error_command: Final = Table(
     number("worker_group_id", nullable=True),
     number("process_instance_id", nullable=True),
     Column("message", Text),
+    info=seen_by_reader(
+        "id command_id command_type process_definition_id task_depend_type failure_strategy "
+        "warning_type warning_group_id schedule_time start_time executor_id update_time "
+        "process_instance_priority worker_group_id process_instance_id",
+        masked="message",
+    ),
 )
 Index("t_ds_error_command_command_id_idx", error_command.c.command_id)
 
@@ -135,6 +148,11 @@ command_ledger: Final = Table(
     time_now("handled_at"),
     Column("host", String(255)),
     known("outcome", CommandOutcome),
+    info=seen_by_reader(
+        "id command_id command_type process_definition_id process_instance_id outcome "
+        "start_time handled_at host",
+        masked="reason",
+    ),
 )
 Index("t_ds_command_ledger_command_id_idx", command_ledger.c.command_id)
 # The few lines of commands that were dropped or refused, which people ask for.

@@ -34,6 +34,7 @@ from common.store.tables.columns import (
     metadata,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     times,
@@ -77,6 +78,13 @@ complement: Final = Table(
     known_words("on_failure", OnFailure),
     known_words("reprocess", Reprocess),
     CheckConstraint("parallelism BETWEEN 1 AND 1000", name="parallelism"),
+    info=seen_by_reader(
+        "id process_definition_id state parallelism run_order on_failure reprocess "
+        "timezone_id after_id command_id task_depend_type failure_strategy warning_type "
+        "warning_group_id executor_id process_instance_priority worker_group_id "
+        "start_node_names create_time update_time end_time environment_code",
+        masked="state_reason",
+    ),
 )
 Index(
     "t_ds_complement_moving_idx",
@@ -111,6 +119,10 @@ complement_date: Final = Table(
     time_now("update_time"),
     UniqueConstraint("complement_id", "schedule_time"),
     known_words("state", DateState),
+    info=seen_by_reader(
+        "id complement_id position schedule_time state command_id process_instance_id update_time",
+        masked="reason",
+    ),
 )
 Index(
     "t_ds_complement_date_state_idx",

@@ -34,6 +34,7 @@ from common.store.tables.columns import (
     not_empty,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     word,
@@ -78,6 +79,10 @@ task_lock: Final = Table(
     _not_empty_interval(),
     CheckConstraint(_PRIORITY, name="priority"),
     CheckConstraint("(partition_num IS NULL) = (granularity = 'TIME_CHUNK')", name="partition_num"),
+    info=seen_by_reader(
+        "id dataset group_id interval version priority type granularity partition_num revoked "
+        "create_time",
+    ),
 )
 Index("t_ds_task_lock_dataset_idx", task_lock.c.dataset)
 Index("t_ds_task_lock_interval_idx", task_lock.c.interval, postgresql_using="gist")
@@ -88,6 +93,7 @@ task_lock_holder: Final = Table(
     Column("lock_id", Integer, ForeignKey(task_lock.c.id, ondelete="CASCADE"), nullable=False),
     Column("task_id", Integer, ForeignKey(task_instance.c.id, ondelete="CASCADE"), nullable=False),
     PrimaryKeyConstraint("lock_id", "task_id"),
+    info=seen_by_reader("lock_id task_id"),
 )
 Index("t_ds_task_lock_holder_task_idx", task_lock_holder.c.task_id)
 
@@ -105,6 +111,7 @@ task_lock_request: Final = Table(
     not_empty("dataset"),
     known_words("type", LockType),
     CheckConstraint(_PRIORITY, name="priority"),
+    info=seen_by_reader("id task_id dataset type priority create_time"),
 )
 Index("t_ds_task_lock_request_task_idx", task_lock_request.c.task_id)
 
@@ -116,6 +123,7 @@ dataset: Final = Table(
     number("project_id"),
     time_now("create_time"),
     not_empty("name"),
+    info=seen_by_reader("name project_id create_time"),
 )
 
 # A *segment*: files with the rows of an interval. A dataset's rows are those of its used segments.
@@ -143,6 +151,10 @@ segment: Final = Table(
     _not_empty_interval(),
     CheckConstraint("partition_num >= 0 AND rows >= 0 AND bytes >= 0", name="numbers"),
     CheckConstraint("jsonb_typeof(files) = 'array'", name="files"),
+    info=seen_by_reader(
+        "dataset interval version partition_num sequence rows bytes used created task_id "
+        "added_beside origin_version origin_num",
+    ),
 )
 Index("t_ds_segment_interval_idx", segment.c.interval, postgresql_using="gist")
 Index("t_ds_segment_version_idx", segment.c.dataset, segment.c.version)
@@ -162,6 +174,7 @@ pending_segment: Final = Table(
     UniqueConstraint("dataset", "sequence", "interval", "previous"),
     not_empty("dataset"),
     _not_empty_interval(),
+    info=seen_by_reader("dataset interval sequence previous version partition_num created"),
 )
 Index("t_ds_pending_segment_interval_idx", pending_segment.c.interval, postgresql_using="gist")
 Index("t_ds_pending_segment_version_idx", pending_segment.c.dataset, pending_segment.c.version)
@@ -180,4 +193,5 @@ dataset_offsets: Final = Table(
     time_now("update_time"),
     PrimaryKeyConstraint("dataset", "partition"),
     not_empty("dataset"),
+    info=seen_by_reader("dataset stream partition offset max_event_time version update_time"),
 )

@@ -28,6 +28,7 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     times,
@@ -74,6 +75,10 @@ process_definition: Final = Table(
     known("execution_type", ExecutionType),
     CheckConstraint("version >= 1", name="version"),
     code_is_no_other_id(),
+    info=seen_by_reader(
+        "id name version release_state project_id user_id description flag create_time "
+        "update_time timeout tenant_id modify_by execution_type code",
+    ),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)
 
@@ -94,6 +99,7 @@ process_definition_log: Final = Table(
     Column("user_name", String(64)),
     Column("note", String(255)),
     time_now("create_time"),
+    info=seen_by_reader("process_definition_id version user_id user_name note create_time"),
 )
 
 # The drafts of authors, of a definition or of a new one, and their last saves. A draft may hold
@@ -110,6 +116,10 @@ definition_draft: Final = Table(
     Column("base_tag", String(64)),
     number("revision", 1),
     *times(),
+    info=seen_by_reader(
+        "id project_id process_definition_id user_id user_name base_version revision "
+        "create_time update_time",
+    ),
 )
 Index(
     "t_ds_definition_draft_definition_key",
@@ -164,6 +174,10 @@ definition_proposal: Final = Table(
     time_now("create_time"),
     known("state", ProposalState),
     not_empty("name"),
+    info=seen_by_reader(
+        "id project_id process_definition_id name user_id user_name base_version "
+        "draft_revision state decided_by decided_by_name decide_time version create_time",
+    ),
 )
 Index(
     "t_ds_definition_proposal_definition_index",

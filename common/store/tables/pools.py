@@ -17,7 +17,16 @@ from sqlalchemy import (
     text,
 )
 
-from common.store.tables.columns import code, known, metadata, not_empty, number, own_id, times
+from common.store.tables.columns import (
+    code,
+    known,
+    metadata,
+    not_empty,
+    number,
+    own_id,
+    seen_by_reader,
+    times,
+)
 from common.store.tables.runs import task_instance
 
 # A *pool*: how many slots its tasks share, whatever they run. How many are taken is not kept here,
@@ -38,6 +47,10 @@ task_group: Final = Table(
     not_empty("name"),
     known("status", range(2)),
     CheckConstraint("group_size BETWEEN 1 AND 1000000", name="group_size"),
+    info=seen_by_reader(
+        "id name description group_size use_size user_id project_code status create_time "
+        "update_time",
+    ),
 )
 
 # An attempt's request for slots of a pool. `group_id` is 0 if no pool has that name.
@@ -66,6 +79,10 @@ task_group_queue: Final = Table(
     known("force_start", range(2)),
     known("in_queue", range(2)),
     CheckConstraint("weight >= 1", name="weight"),
+    info=seen_by_reader(
+        "id task_id task_name group_id group_name process_id priority status force_start "
+        "in_queue weight create_time update_time",
+    ),
 )
 Index(
     "t_ds_task_group_queue_waiting_idx",

@@ -15,6 +15,7 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    seen_by_reader,
     time,
     times,
 )
@@ -35,6 +36,9 @@ project: Final = Table(
     not_empty("name"),
     known("flag", range(2)),
     code_is_no_other_id(),
+    info=seen_by_reader(
+        "id name description user_id flag create_time update_time code review_since"
+    ),
 )
 Index("t_ds_project_user_id_index", project.c.user_id)
 
@@ -46,5 +50,6 @@ relation_project_user: Final = Table(
     number("project_id", nullable=True),
     number("perm", 1),
     *times(),
+    info=seen_by_reader("id user_id project_id perm create_time update_time"),
 )
 Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)

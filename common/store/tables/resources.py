@@ -6,7 +6,16 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, String, Table, Text
 
-from common.store.tables.columns import code, known, metadata, not_empty, number, own_id, times
+from common.store.tables.columns import (
+    code,
+    known,
+    metadata,
+    not_empty,
+    number,
+    own_id,
+    seen_by_reader,
+    times,
+)
 
 datasource: Final = Table(
     "t_ds_datasource",
@@ -20,6 +29,7 @@ datasource: Final = Table(
     *times(),
     not_empty("name"),
     known("type", range(8)),
+    info=seen_by_reader("id name type user_id create_time update_time"),
 )
 
 resource: Final = Table(
@@ -38,6 +48,9 @@ resource: Final = Table(
     code("is_directory", 0),
     known("type", range(2)),
     known("is_directory", range(2)),
+    info=seen_by_reader(
+        "id alias file_name user_id type size create_time update_time pid full_name is_directory",
+    ),
 )
 
 udf: Final = Table(
@@ -65,6 +78,7 @@ relation_resources_user: Final = Table(
     number("resources_id", nullable=True),
     number("perm", 1),
     *times(),
+    info=seen_by_reader("id user_id resources_id perm create_time update_time"),
 )
 
 relation_udfs_user: Final = Table(
@@ -75,6 +89,7 @@ relation_udfs_user: Final = Table(
     number("udf_id", nullable=True),
     number("perm", 1),
     *times(),
+    info=seen_by_reader("id user_id udf_id perm create_time update_time"),
 )
 
 relation_datasource_user: Final = Table(
@@ -85,4 +100,5 @@ relation_datasource_user: Final = Table(
     number("datasource_id", nullable=True),
     number("perm", 1),
     *times(),
+    info=seen_by_reader("id user_id datasource_id perm create_time update_time"),
 )

@@ -19,7 +19,16 @@ from sqlalchemy import (
 )
 
 from common.model.quality import QualityLevel, QualityState
-from common.store.tables.columns import known_words, metadata, number, own_id, time, time_now, word
+from common.store.tables.columns import (
+    known_words,
+    metadata,
+    number,
+    own_id,
+    seen_by_reader,
+    time,
+    time_now,
+    word,
+)
 from common.store.tables.runs import task_instance
 
 # The findings of the rules of DATA_QUALITY tasks; once for each attempt.
@@ -51,6 +60,11 @@ quality_result: Final = Table(
     UniqueConstraint("task_instance_id", "rule"),
     known_words("level", QualityLevel),
     known_words("state", QualityState),
+    info=seen_by_reader(
+        "id task_instance_id process_instance_id process_definition_id task_name moment rule "
+        "type target level state value expected rows failed create_time",
+        masked="detail",
+    ),
 )
 Index(
     "t_ds_quality_result_former_idx",
@@ -75,4 +89,5 @@ task_log_tail: Final = Table(
     Column("tail", LargeBinary, nullable=False),
     time_now("create_time"),
     UniqueConstraint("task_instance_id"),
+    info=seen_by_reader("id task_instance_id size create_time"),
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Column, String, Table, UniqueConstraint
 
-from common.store.tables.columns import metadata, own_id
+from common.store.tables.columns import metadata, own_id, seen_by_reader
 
 version: Final = Table(
     "t_ds_version",
@@ -15,4 +15,5 @@ version: Final = Table(
     Column("version", String(200), nullable=False),
     Column("oldest_code", String(200)),
     UniqueConstraint("version"),
+    info=seen_by_reader("id version oldest_code"),
 )

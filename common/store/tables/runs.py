@@ -50,6 +50,7 @@ from common.store.tables.columns import (
     number,
     own_id,
     quoted,
+    seen_by_reader,
     time,
     time_now,
 )
@@ -136,6 +137,16 @@ process_instance: Final = Table(
     CheckConstraint(
         f"NOT state {among(TERMINAL_PROCESS_CODES)} OR end_time IS NOT NULL",
         name="ended_has_end_time",
+    ),
+    info=seen_by_reader(
+        "id name process_definition_id state recovery start_time end_time run_times host "
+        "command_type task_depend_type max_try_times failure_strategy warning_type "
+        "warning_group_id schedule_time command_start_time flag update_time is_sub_process "
+        "executor_id history_cmd process_instance_priority worker_group_id timeout tenant_id "
+        "owner_incarnation owner_epoch wanted_state wanted_at root_id parent_task_instance_id "
+        "run_scope restart_time wanted_deadline timeout_strategy timeout_flag timezone_id "
+        "execution_type command_id",
+        masked="state_reason",
     ),
 )
 Index("process_instance_index", process_instance.c.process_definition_id, process_instance.c.id)
@@ -271,6 +282,14 @@ task_instance: Final = Table(
         f"NOT settled OR state {among(FINISHED_TASK_CODES)}",
         name="settled_is_finished",
     ),
+    info=seen_by_reader(
+        "id name task_type process_definition_id process_instance_id state submit_time "
+        "start_time end_time host alert_flag retry_times pid app_link progress usage flag "
+        "retry_interval max_retry_times task_instance_priority worker_group_id executor_id "
+        "attempt worker_incarnation wanted_state settled retry_at exit_code failure_reason "
+        "memory_factor branch due_at timeout_seconds timeout_strategy lost_at",
+        masked="reason",
+    ),
 )
 # One valid attempt of a node, whatever races: the second INSERT fails instead of running twice.
 Index(
@@ -339,6 +358,9 @@ relation_process_instance: Final = Table(
     number("parent_process_instance_id"),
     number("parent_task_instance_id"),
     number("process_instance_id", 0),
+    info=seen_by_reader(
+        "id parent_process_instance_id parent_task_instance_id process_instance_id"
+    ),
 )
 Index(
     "t_ds_relation_process_instance_parent_idx",

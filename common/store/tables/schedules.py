@@ -29,6 +29,7 @@ from common.store.tables.columns import (
     not_empty,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     time_now_nullable,
@@ -84,6 +85,14 @@ schedule: Final = Table(
     CheckConstraint("misfire_limit BETWEEN 1 AND 1000", name="misfire_limit"),
     CheckConstraint("deadline >= 0", name="deadline"),
     CheckConstraint("end_time > start_time", name="window"),
+    info=seen_by_reader(
+        "id process_definition_id start_time end_time crontab failure_strategy user_id "
+        "release_state warning_type warning_group_id process_instance_priority "
+        "worker_group_id create_time update_time timezone_id missing_time repeated_time "
+        "misfire_policy misfire_limit deadline execution_type counted_from next_fire_time "
+        "environment_code",
+        masked="fault",
+    ),
 )
 Index("t_ds_schedules_definition_idx", schedule.c.process_definition_id)
 # The schedules that are due, and those whose next fire has to be computed first.
@@ -113,6 +122,11 @@ schedule_fire: Final = Table(
     time_now("create_time"),
     UniqueConstraint("schedule_id", "fire_time"),
     known_words("outcome", FireOutcome),
+    info=seen_by_reader(
+        "id schedule_id fire_time outcome process_definition_id command_id "
+        "process_instance_id create_time",
+        masked="reason",
+    ),
 )
 Index(
     "t_ds_schedule_fire_definition_idx",

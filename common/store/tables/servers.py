@@ -27,6 +27,7 @@ from common.store.tables.columns import (
     number,
     own_code,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     times,
@@ -41,6 +42,7 @@ worker_group: Final = Table(
     Column("ip_list", String(256)),
     *times(),
     not_empty("name"),
+    info=seen_by_reader("id name ip_list create_time update_time"),
 )
 
 # Variables that tasks are started with. A row that is written without a code has its id as one.
@@ -58,6 +60,7 @@ environment: Final = Table(
     UniqueConstraint("name"),
     not_empty("name"),
     code_is_no_other_id(),
+    info=seen_by_reader("id code name description operator create_time update_time"),
 )
 
 # The groups whose workers have what an environment names. People read it; it holds nothing back.
@@ -80,6 +83,7 @@ environment_worker_group_relation: Final = Table(
         # Its own name would be longer than PostgreSQL takes.
         name="t_ds_environment_worker_group_relation_group_key",
     ),
+    info=seen_by_reader("id environment_code worker_group operator create_time update_time"),
 )
 
 # One row: what this database is called in places that others use too, as the tags of Spark
@@ -108,6 +112,7 @@ master_server: Final = Table(
     Column("res_info", String(256)),
     time("create_time"),
     time("last_heartbeat_time"),
+    info=seen_by_reader("id host port zk_directory create_time last_heartbeat_time"),
 )
 
 # The mode of the worker at an address, or of all at a host that have none of their own. A worker
@@ -122,6 +127,10 @@ worker_mode: Final = Table(
     time_now("update_time"),
     not_empty("worker"),
     known_words("mode", WorkerMode),
+    info=seen_by_reader(
+        "worker mode user_name update_time",
+        masked="reason",
+    ),
 )
 
 worker_server: Final = Table(
@@ -135,4 +144,7 @@ worker_server: Final = Table(
     time("create_time"),
     time("last_heartbeat_time"),
     Column("incarnation", BigInteger),
+    info=seen_by_reader(
+        "id host port zk_directory res_info create_time last_heartbeat_time incarnation"
+    ),
 )

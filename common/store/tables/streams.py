@@ -28,6 +28,7 @@ from common.store.tables.columns import (
     not_empty,
     number,
     own_id,
+    seen_by_reader,
     time,
     time_now,
     word,
@@ -56,6 +57,7 @@ supervisor: Final = Table(
     not_empty("id"),
     CheckConstraint("version >= 1", name="version"),
     CheckConstraint("(spec IS NULL) = tombstone", name="spec"),
+    info=seen_by_reader("id version suspended tombstone user_id create_time"),
 )
 
 # One row a supervisor. Its owner is the master that has the *lease*, until `lease_until` by the
@@ -83,6 +85,10 @@ supervisor_runtime: Final = Table(
     time_now("update_time"),
     not_empty("id"),
     CheckConstraint("epoch >= 0", name="epoch"),
+    info=seen_by_reader(
+        "id version project_id process_definition_id active owner owner_incarnation epoch "
+        "lease_until state detailed_state healthy update_time",
+    ),
 )
 Index(
     "t_ds_supervisor_runtime_lease_idx",
@@ -106,6 +112,7 @@ supervisor_command: Final = Table(
     number("user_id", nullable=True),
     time_now("create_time"),
     known_words("kind", RequestKind),
+    info=seen_by_reader("id supervisor kind user_id create_time"),
 )
 Index(
     "t_ds_supervisor_command_supervisor_idx",
@@ -143,6 +150,12 @@ stream_task: Final = Table(
     UniqueConstraint("name"),
     UniqueConstraint("command_id"),
     not_empty("name"),
+    info=seen_by_reader(
+        "id name supervisor version epoch group_id base_sequence command_id "
+        "process_instance_id orders_version ending_since killed closed task_instance_id "
+        "status_time create_time",
+        masked="ending_reason",
+    ),
 )
 Index("t_ds_stream_task_open_idx", stream_task.c.supervisor, postgresql_where=text("NOT closed"))
 Index("t_ds_stream_task_process_instance_idx", stream_task.c.process_instance_id)

@@ -16,7 +16,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from common.store.tables.columns import metadata, not_empty, number, time, time_now, times
+from common.store.tables.columns import (
+    metadata,
+    not_empty,
+    number,
+    seen_by_reader,
+    time,
+    time_now,
+    times,
+)
 
 # One row a topology. `generation` grows when one that was killed is submitted anew: each has a
 # folder of its own. `wanted` is written by people, `report` by the worker that runs the attempt
@@ -37,6 +45,10 @@ topology: Final = Table(
     *times(),
     not_empty("name"),
     CheckConstraint("generation >= 1", name="generation"),
+    info=seen_by_reader(
+        "name project_id process_definition_id version generation report_time "
+        "task_instance_id create_time update_time",
+    ),
 )
 
 # A version of a topology; rows are never changed. `graph` is its shape for people: the server
@@ -54,4 +66,5 @@ topology_version: Final = Table(
     time_now("create_time"),
     PrimaryKeyConstraint("topology", "version"),
     CheckConstraint("version >= 1", name="version"),
+    info=seen_by_reader("topology version user_id create_time"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from orcaflow.cli.output import Format, FormatOption, print_json, say, write
@@ -64,3 +66,19 @@ def schema() -> None:
 
     say("-- For reading: `orcaflow db upgrade` makes the tables.")
     write(schema_text())
+
+
+@app.command("reader-sql", epilog="Example: orcaflow db reader-sql --database orcaflow | psql")
+def reader_sql(
+    database: Annotated[str, typer.Option(help="The database with the tables.")] = "orcaflow",
+    schema_name: Annotated[
+        str, typer.Option("--schema", help="The schema with the tables.")
+    ] = "public",
+) -> None:
+    """Print the views and rights of the role `orcaflow_reader` as SQL.
+
+    `db upgrade` does the same where the role exists and the owner may create a schema.
+    """
+    from operations.database import reader_sql as sql_for_reader
+
+    write(sql_for_reader(database=database, schema_name=schema_name))
