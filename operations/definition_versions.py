@@ -30,6 +30,7 @@ from common.store.people.definitions import (
     lock_imports,
 )
 from common.store.people.numbered_pages import MOST_COUNTED
+from common.tenant_accounts import rules_at_save
 from operations.definition_files import InvalidFilesError
 from operations.definition_tags import check_tag, definition_tag
 from operations.exporting import Export, exported_with_references
@@ -319,6 +320,7 @@ def put_in_force(
             zone=cluster_zone(session.config),
             environment={},
             data_dir=str(session.config.data_dir),
+            accounts=rules_at_save(session.config),
         )
     keep(db, author, before, imported, at=at, note=note)
     return imported[0]

@@ -21,6 +21,7 @@ from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import ScheduleView, schedules
 from common.task_types import known_task_types
+from common.tenant_accounts import rules_at_save
 from operations import definition_versions, exporting, importing
 from operations.definition_document import nodes_of, object_of
 from operations.definition_files import DefinitionDocument
@@ -135,6 +136,7 @@ def import_definitions(
             zone=cluster_zone(session.config),
             environment=environment,
             data_dir=str(session.config.data_dir),
+            accounts=rules_at_save(session.config),
             own_codes=own_codes,
         )
         definition_versions.keep(db, session.principal, formers, imported, at=at)

@@ -47,6 +47,7 @@ from common.store.people.worker_groups import (
     worker_group_id,
     worker_groups,
 )
+from common.tenant_accounts import AccountRules
 from operations.awaited import Awaits, awaited, cycles, dependent_items
 from operations.definition_document import (
     DEPENDENT_TASK_CODE,
@@ -71,6 +72,7 @@ from operations.references import (
 from operations.rights import seen
 from operations.secret_references import with_references, without_references
 from operations.stored_documents import stored_document
+from operations.tenant_checks import check_accounts, tenant_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ def import_documents(
     zone: ZoneInfo,
     environment: Mapping[str, str],
     data_dir: str,
+    accounts: AccountRules | None,
     own_codes: bool = False,
 ) -> list[Imported]:
     """Save the documents within the caller's transaction; `InvalidFilesError` if any is wrong.
@@ -110,6 +113,7 @@ def import_documents(
     it needs, whatever `online` says. Schedules of files are always made OFFLINE, with times that
     name no zone read in `zone`. References to secrets get these from `environment`, else from the
     definition that is there. With `own_codes` codes of definitions are those of this database.
+    `accounts` are the rules for tenants' accounts; None if tasks use no accounts.
     """
     lock_imports(db)
     before = {
@@ -136,6 +140,7 @@ def import_documents(
         else:
             mistakes.extend(Mistake(place=document.place, text=str(each)) for each in found)
         numbered[document.name] = inner
+    mistakes.extend(check_accounts(db, documents, numbered, accounts, warnings=lost))
     if not mistakes:
         _check_awaited(db, principal, numbered, ids)
         mistakes.extend(_cycles(db, documents, numbered, ids))
@@ -228,8 +233,6 @@ def _saved(
     made_groups: Iterable[str],
     doubts: Sequence[Finding],
 ) -> Imported:
-    has_own_tenant = "tenantCode" in inner or document.is_later
-    tenant = inner.get("tenantId") if has_own_tenant else document.tenant_id
     values: dict[str, Any] = {
         # A code may lead to a definition of the files or of the database; sorted, the text is the
         # same either way.
@@ -239,7 +242,7 @@ def _saved(
         "description": document.description,
         "global_params": document.global_params,
         "timeout_minutes": document.timeout_minutes,
-        "tenant_id": tenant if isinstance(tenant, int) else -1,
+        "tenant_id": tenant_of(document, inner),
     }
     version, state = 1, ReleaseState.OFFLINE
     if before is None:

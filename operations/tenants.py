@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import pwd
 import re
 import shlex
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from common.store.people.deletions import hold_commands
 from common.store.people.tenants import TenantView
 from common.store.tables import process_instance
 from common.store.transaction import transaction
+from common.tenant_accounts import entry_of, is_code
 from operations.deleting import refuse
 from operations.errors import UsageError
 from operations.limits import check_description
@@ -26,9 +26,8 @@ from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import administered
 from operations.row_tags import check_row_tag, row_tag
 from operations.session import Session, operation
+from operations.tenant_checks import check_account
 
-# As account names are on Linux; they reach no shell, but other programs may hand them to one (T86).
-_CODE: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MAX_DESCRIPTION_LENGTH: Final = 256
 
@@ -72,13 +71,17 @@ def create_tenant(
     description: str | None,
     once: Once | None = None,
 ) -> MadeTenant:
-    """Make a tenant; `NotAllowedError` if there is one. A YARN queue without a row gets one."""
-    if not _CODE.fullmatch(code):
+    """Make a tenant; `NotAllowedError` if there is one. A YARN queue without a row gets one.
+
+    In mode `tenant` an account that this computer has must be fit for tasks (`UsageError`).
+    """
+    if not is_code(code):
         raise UsageError(
             "code",
             f"{code!r:.100} can't be an account: a small letter or _, then at most 31 small"
             " letters, digits, _ and -",
         )
+    check_account(session.config, code, "code")
     if queue is not None and not _QUEUE.fullmatch(queue):
         raise UsageError("queue", "a queue has letters, digits, _ . : and -, 64 at most")
     check_description(description, longest=_MAX_DESCRIPTION_LENGTH)
@@ -143,11 +146,7 @@ def _faults(db: Connection, view: TenantView) -> Iterator[str]:
 
 def has_account(code: str) -> bool:
     """Return True if this computer has an account of this name."""
-    try:
-        pwd.getpwnam(code)
-    except KeyError:
-        return False
-    return True
+    return entry_of(code) is not None
 
 
 def _found(db: Connection, given: str | int) -> TenantView:

@@ -28,6 +28,7 @@ from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import administered, change, check_administrator
 from operations.row_tags import check_row_tag, row_tag
 from operations.session import operation
+from operations.tenant_checks import check_account
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
@@ -104,7 +105,7 @@ def create_user(
             name,
             is_admin=is_admin,
             password_hash=password_hash,
-            tenant_id=1 if tenant is None else _tenant_named(made.db, tenant),
+            tenant_id=1 if tenant is None else _tenant_named(session, made.db, tenant),
         )
         if user_id is None:
             raise NotAllowedError(f"there is a user {name!r} already: orcaflow user list")
@@ -156,7 +157,7 @@ def edit_user(
             made.db,
             view.id,
             is_admin=is_admin,
-            tenant_id=None if tenant is None else _tenant_named(made.db, tenant),
+            tenant_id=None if tenant is None else _tenant_named(session, made.db, tenant),
             at=at,
         )
         return detail_of(made.db, _found(made.db, view.id))
@@ -254,10 +255,11 @@ def _check_others(db: Connection, view: UserView) -> None:
         )
 
 
-def _tenant_named(db: Connection, code: str) -> int:
+def _tenant_named(session: Session, db: Connection, code: str) -> int:
     found = tenants(db, code=code) if "\0" not in code else []
     if not found:
         raise NotFoundError(f"there is no tenant {code!r:.200}; see `orcaflow tenant list`")
+    check_account(session.config, code, "tenant")
     return found[0].id
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -34,6 +34,7 @@ from common.params import (
 )
 from common.store.worker.ports import ClaimedTask, DataSource
 from common.task_types import task_type_spec
+from common.tenant_accounts import AccountRules
 from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
 from worker.launching.base import (
@@ -93,7 +94,8 @@ class Launcher:
         tenant_mode: Literal["single", "tenant"],
         settings: TaskSettings,
         types: TaskTypes | None = None,
-        account_of: Callable[[str | None], Account | None] = tenants.account_of,
+        tenant_min_uid: int = 1000,
+        account_of: Callable[[str | None], Account] | None = None,
         wants_host: Callable[[Account | None], None] = lambda _: None,
         opened: Callable[[str], str] = lambda connection_params: connection_params,
         asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
@@ -110,21 +112,19 @@ class Launcher:
         self._types = types or TaskTypes()
         if types is None:
             self._types.make_built_in()
-        self._account_of = account_of
+        rules = AccountRules(home=home, minimum_uid=tenant_min_uid, daemon_uid=os.geteuid())
+        self._account_of = account_of or partial(tenants.account_of, rules=rules)
         self._wants_host = wants_host
         self._opened = opened
         self._asks_by = asks_by
         self._crowds = Crowds()
         self._resources = home / "resources"
-        self._servers_data = home / "postgres"
         self._data_dir = data_dir
         self._common = {**settings.environment, "ORCAFLOW_HOME": str(home)}
 
     def prepare(self, task: ClaimedTask) -> Prepared:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
-        if account is not None:
-            tenants.refuse_owner_of(self._servers_data, account)
         task_type = self._types.find(task.task_type)
         task = self._with_passwords(task)
         params, local = read_node(task)

@@ -169,7 +169,7 @@ class WorkerServer:
         self._tails: TailLoop
         self._log_store: LogStoreProcess | None = None
         self._stored: LogStoreLoop | None = None
-        self._for_tenants = config.worker.tenant_mode == "tenant" and os.geteuid() == 0
+        self._for_tenants = config.worker.tenant_mode == "tenant"
         self._running: Callable[[], frozenset[int]] = frozenset
         self._cutter = LogCutter(
             limit_bytes=config.worker.log_limit_bytes,
@@ -185,11 +185,15 @@ class WorkerServer:
     def run(self) -> int:
         """Start every part, wait for the end, and stop in reverse order."""
         config, settings = self._config, self._settings
+        tenants.check_mode(settings.tenant_mode)
         logs.configure(home=config.home, name=NAME, port=settings.port, level=config.log_level)
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
         metrics.tell_build(daemon=NAME, version=product_version())
-        log.info("tenant mode", extra={"means": tenants.banner(settings.tenant_mode)})
+        log.info(
+            "tenant mode",
+            extra={"means": tenants.banner(settings.tenant_mode, settings.tenant_min_uid)},
+        )
         with ExitStack() as stack:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
             service = Service(clock=self._clock)
@@ -314,7 +318,6 @@ class WorkerServer:
             spark_home=home_of_spark(settings.spark_home, seen),
             environment=seen,
             data_dir=data_dir,
-            # An ordinary account runs tasks of its own alone, in either mode.
             for_tenants=for_tenants,
             wake=lambda: self._wakes.wake(HostLoop.name),
         )
@@ -324,6 +327,7 @@ class WorkerServer:
             zone=self._zone,
             complement_uses_chosen_date=config.complement_uses_chosen_date,
             tenant_mode=settings.tenant_mode,
+            tenant_min_uid=settings.tenant_min_uid,
             settings=TaskSettings(
                 python=settings.python,
                 spark_home=settings.spark_home,

@@ -9,56 +9,40 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from pathlib import Path
 
+from common.errors import ConfigurationError
+from common.tenant_accounts import AccountRules, entry_of, is_code
 from worker.launching.base import TaskParameterError
 from worker.spark.host import folders
 from worker.workspace import Account, may_write
 
-_CODE = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-_FIRST_ORDINARY_UID = 1000
 _TENANTS = "tenants"
 
 
-def account_of(code: str | None) -> Account | None:
-    """The account of a tenant; None if the daemon runs as that account itself."""
+def account_of(code: str | None, rules: AccountRules) -> Account:
+    """Return the account of a tenant; `TaskParameterError` with the reason if it is unfit."""
     if not code:
         raise TaskParameterError(
-            "the process has no tenant to run as (worker.tenant_mode is tenant)"
+            "the process lacks a tenant to run as (worker.tenant_mode is tenant)"
         )
-    if not _CODE.fullmatch(code):
-        raise TaskParameterError(f"tenant {code[:40]!r} is no name of an account")
-    try:
-        entry = pwd.getpwnam(code)
-    except KeyError as error:
-        raise TaskParameterError(
-            f"tenant {code}: there is no such account on this worker"
-        ) from error
-    if entry.pw_uid < _FIRST_ORDINARY_UID:
-        raise TaskParameterError(f"tenant {code}: uid {entry.pw_uid} is a system account")
-    if entry.pw_uid == os.geteuid():
-        return None
-    if os.geteuid() != 0:
-        raise TaskParameterError(
-            f"tenant {code}: this worker is not run by root, so it can't run tasks as others"
-        )
+    if not is_code(code):
+        raise TaskParameterError(f"tenant {code[:40]!r} is not the name of an account")
+    entry = entry_of(code)
+    if entry is None:
+        raise TaskParameterError(f"tenant {code}: this worker's host lacks the account")
+    reason = rules.unfit(entry)
+    if reason is not None:
+        raise TaskParameterError(f"tenant {code}: {reason}; use another account for tasks")
     return _account(entry)
 
 
-def refuse_owner_of(servers_data: Path, account: Account) -> None:
-    """Raise `TaskParameterError` if the embedded server's files belong to this account.
-
-    Its tasks could read and change all that the tables hold.
-    """
-    try:
-        owner = servers_data.lstat().st_uid
-    except OSError:
-        return
-    if owner == account.uid:
-        raise TaskParameterError(
-            f"tenant {account.name}: {servers_data} belongs to this account, so its tasks could"
-            " read the whole database; use another account for tasks"
+def check_mode(tenant_mode: str) -> None:
+    """Raise `ConfigurationError` if the worker cannot run tasks as other accounts, but should."""
+    if tenant_mode == "tenant" and os.geteuid() != 0:
+        raise ConfigurationError(
+            "worker.tenant_mode is tenant, which needs a worker that root runs: no other account"
+            " can run tasks as their tenants; start it as root, or set worker.tenant_mode to single"
         )
 
 
@@ -102,14 +86,12 @@ def account_with(uid: int) -> Account | None:
         return None
 
 
-def banner(tenant_mode: str) -> str:
+def banner(tenant_mode: str, minimum_uid: int) -> str:
     """Return the line that a worker logs at its start about the accounts of its tasks."""
-    own = pwd.getpwuid(os.geteuid()).pw_name
     if tenant_mode == "single":
+        own = pwd.getpwuid(os.geteuid()).pw_name
         return f"tasks run as {own}, whatever their tenant: they are not isolated from each other"
-    if os.geteuid() == 0:
-        return f"tasks run as their tenants' accounts (uid {_FIRST_ORDINARY_UID} or more)"
-    return f"only tasks of tenant {own} can run: the worker is not run by root"
+    return f"tasks run as their tenants' accounts (uid {minimum_uid} or more)"
 
 
 def _account(entry: pwd.struct_passwd) -> Account:

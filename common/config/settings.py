@@ -201,6 +201,8 @@ class WorkerConfig:
     """Removal of an attempt's own directory: never, on_success (failures are kept), always."""
     tenant_mode: Literal["single", "tenant"] = "single"
     """Account of tasks: the worker's own (single), or the tenant's, which takes root (tenant)."""
+    tenant_min_uid: Annotated[int, Ge(1), Le(2**32 - 2)] = 1000
+    """Least uid of a tenant's account, in mode tenant; smaller ones are system accounts."""
     python: str = ""
     """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
     python_profile: Literal["default", "fresh"] = "default"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, func, insert, select
 
 from common.model.complement_states import ComplementState
@@ -256,6 +257,35 @@ def test_a_tenant_is_made_with_its_queue_and_deleted_once_nothing_needs_it(
         connection.execute(t.process_instance.update().values(state=7, end_time="now"))
     assert parsed(cli("tenant", "delete", "no_such_account", "-o", "json"))["instances"] == 1
     assert one(db, t.process_instance.c.tenant_id) == (-1,)
+
+
+def test_a_tenant_whose_account_is_unfit_is_refused_wherever_it_is_saved_x50(
+    cli: Cli, db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "nightly.json"
+
+    def imported(tenant: str) -> tuple[int, str, str]:
+        document = {"name": "nightly", "tenantCode": tenant, "tasks": [SHELL]}
+        file.write_text(json.dumps(document))
+        return cli("definition", "import", str(file))
+
+    for code in ("root", "daemon", "no_such_account"):
+        a_row(db, t.tenant, tenant_code=code)
+    assert cli("user", "create", "ann")[0] == 0
+    # In mode `single` tasks use no accounts, so nothing is checked.
+    assert imported("root")[0] == 0
+    assert cli("user", "set", "ann", "--tenant", "root")[0] == 0
+    monkeypatch.setenv("ORCAFLOW_WORKER__TENANT_MODE", "tenant")
+    for code, reason in (("root", "uid 0 is root"), ("daemon", "is a system account")):
+        answers = [imported(code), cli("user", "set", "ann", "--tenant", code)]
+        assert [answer[0] for answer in answers] == [1, 2]
+        assert all(reason in answer[2] for answer in answers), answers
+    assert "uid 0 is root" in cli("tenant", "create", "root")[2]
+    answer = imported("no_such_account")
+    assert answer[0] == 0
+    assert "this computer lacks the account 'no_such_account'" in answer[1] + answer[2]
+    monkeypatch.setenv("ORCAFLOW_WORKER__TENANT_MIN_UID", "1")
+    assert imported("daemon")[0] == 0
 
 
 def test_alerts_are_listed_newest_first_with_their_status(cli: Cli, db: Engine) -> None:

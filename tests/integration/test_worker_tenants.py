@@ -119,3 +119,24 @@ def test_a_task_runs_as_its_tenant_and_reaches_nothing_of_another_or_of_the_work
         assert [line for line in lines if line.startswith("reached ")] == []
     for made in (own / "shell", own / "python"):
         assert made.stat().st_uid == tenants.mallory.uid
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("root", "uid 0 is root"),
+        ("daemon", "is a system account"),
+        ("no_such_account", "host lacks the account"),
+        ("a;b", "is not the name of an account"),
+        (None, "lacks a tenant to run as"),
+    ],
+)
+def test_an_attempt_of_an_unfit_tenant_fails_with_the_reason_x50(
+    tmp_path: Path, code: str | None, reason: str
+) -> None:
+    host = Host(tmp_path, tenant_mode="tenant")
+    end = host.run(host.task(1, "id -u > ran", tenant_code=code))
+    host.supervisor.close()
+    assert end.state is TaskState.FAILURE
+    assert reason in (end.reason or "")
+    assert not (host.directory(1) / "ran").exists()

@@ -20,7 +20,6 @@ from zoneinfo import ZoneInfo
 from common.clock import Clock, SystemClock
 from common.store.worker.ports import AttemptEnd, ClaimedTask
 from tests.claims import a_claimed_task
-from worker import tenants
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.processes.clearing import DirectoryPolicy
@@ -51,7 +50,7 @@ class Host:
         policy: DirectoryPolicy = "never",
         settings: TaskSettings | None = None,
         tenant_mode: Any = "single",
-        account_of: Callable[[str | None], Account | None] = tenants.account_of,
+        account_of: Callable[[str | None], Account] | None = None,
         prepare: Prepare | None = None,
         adopts_orphans: bool = False,
         limits: Limits = NO_LIMITS,

@@ -12,8 +12,6 @@ import pytest
 
 from common.embedded.process import exclusive
 from common.params import DataType
-from worker import tenants
-from worker.launching.base import TaskParameterError
 from worker.processes.outputs import Declared, OutputReader
 from worker.processes.records import Record, Records
 from worker.spark.host import folders
@@ -119,13 +117,6 @@ def test_the_folder_of_tenants_is_not_taken_from_somebody_else(tmp_path: Path) -
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="remove it"):
         folders.check_own(tmp_path / "link")
-
-
-def test_the_owner_of_the_database_s_files_is_no_tenant(tmp_path: Path) -> None:
-    account = Account(name="db", uid=os.geteuid(), gid=0, groups=(), home="/")
-    tenants.refuse_owner_of(tmp_path / "none", account)
-    with pytest.raises(TaskParameterError, match=r"tenant db: .*another account"):
-        tenants.refuse_owner_of(tmp_path, account)
 
 
 def test_a_folder_is_given_to_an_account_and_nothing_that_has_taken_its_place(
