@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from api.answers import Answer, Shape
+from api.grant_answers import Projects
 from api.people_answers import Word
 
 Mode = Literal["enabled", "lazy", "disabled"]
@@ -37,6 +38,7 @@ class NewTenant(Shape):
     code: Word
     queue: Word | None = None
     description: Word | None = None
+    projects: Projects = Field(default_factory=list)
 
 
 class MadeTenant(Tenant):
@@ -83,6 +85,7 @@ class NewWorkerGroup(Shape):
 
     name: Word
     addresses: Annotated[list[Word], Field(max_length=1000)] = Field(default_factory=list)
+    projects: Projects = Field(default_factory=list)
 
 
 class MadeWorkerGroup(Answer):
@@ -207,6 +210,7 @@ class NewPool(Shape):
     name: Word
     size: int
     description: Word | None = None
+    projects: Projects = Field(default_factory=list)
 
 
 class PoolChange(Shape):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from api.answers import Answer, Shape
+from api.grant_answers import Projects
 
 _Type = Literal["mysql", "postgresql", "hive", "spark", "clickhouse", "oracle", "sqlserver", "db2"]
 _Text = Annotated[str, StringConstraints(max_length=1000)]
@@ -39,6 +40,7 @@ class NewDatasource(DatasourceChange):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     replace: bool = False
+    projects: Projects = Field(default_factory=list)
 
 
 class Datasource(Answer):

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from api.answers import Answer, Shape
+from api.grant_answers import Projects
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 _Config = Annotated[str, StringConstraints(max_length=1_000_000)]
@@ -51,6 +52,7 @@ class NewEnvironment(Shape):
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     worker_groups: _Groups = Field(default_factory=list)
     code: int | None = None
+    projects: Projects = Field(default_factory=list)
 
 
 class DeletedEnvironment(Answer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +25,7 @@ from common.datasource_keys import (
 from common.embedded import addresses as embedded
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.model.datasource_urls import split_url
+from common.model.grants import GrantKind
 from common.model.rights import Action, Principal
 from common.store.connect import Connection
 from common.store.people import datasources as store
@@ -44,6 +45,7 @@ from operations.datasource_params import (
 )
 from operations.environments import encrypt_environments
 from operations.errors import UsageError
+from operations.grants import grant_new
 from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
 from operations.references import wanted
 from operations.rights import Change, change, check_administrator, check_author, noted
@@ -116,11 +118,12 @@ def create_datasource(
     type_: int | None,
     note: str | None,
     replace: bool,
+    projects: Sequence[str | int] = (),
 ) -> SavedDatasource:
     """Make a data source of an SQLAlchemy URL without a password, or of an address.
 
     `type_` overrides the type that the target tells. `NotAllowedError` if there is one of that name
-    and it is not to be replaced.
+    and it is not to be replaced. It is granted to these projects, beside those of before.
     """
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     kind, params = _params(session, target, password)
@@ -142,6 +145,7 @@ def create_datasource(
                 f"there is a data source {name!r} already; --replace brings it to this"
             )
         made.object_id = saved[0]
+        grant_new(db, session.principal, GrantKind.DATASOURCE, saved[0], projects)
         return SavedDatasource(view=_shown(session, _found(db, name)), is_new=saved[1])
 
 
@@ -236,7 +240,12 @@ def _administered(session: Session, action: str, given: str | int) -> Iterator[C
 
 @operation
 def create_own_datasource(
-    session: Session, name: str, *, note: str | None, replace: bool
+    session: Session,
+    name: str,
+    *,
+    note: str | None,
+    replace: bool,
+    projects: Sequence[str | int] = (),
 ) -> SavedDatasource:
     """Make a data source of the cluster's own database, for a role that reads and can't write.
 
@@ -267,6 +276,7 @@ def create_own_datasource(
         type_=None,
         note=note,
         replace=replace,
+        projects=projects,
     )
 
 

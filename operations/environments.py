@@ -22,6 +22,7 @@ from common.environment_config import (
 )
 from common.errors import NotAllowedError, NotFoundError
 from common.masking import is_secret
+from common.model.grants import GrantKind
 from common.store.connect import Connection
 from common.store.people import environments as store
 from common.store.people.definitions import definitions, lock_imports
@@ -33,6 +34,7 @@ from operations.definition_document import code_in, name_of, nodes_of, object_of
 from operations.deleting import refuse
 from operations.environment_references import ENVIRONMENT_CODE
 from operations.errors import NameTakenError, UsageError
+from operations.grants import grant_new
 from operations.limits import check_description, check_name
 from operations.references import DEFAULT_WORKER_GROUP
 from operations.repeating import Once, first_answer, keep_answer
@@ -120,9 +122,10 @@ def create_environment(
     description: str | None = None,
     worker_groups: Sequence[str] = (),
     code: int | None = None,
+    projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> Environment:
-    """Make an environment; `NameTakenError` if there is one of that name.
+    """Make an environment for these projects; `NameTakenError` if there is one of that name.
 
     `code` is the one that it has in another system, so that definitions from there find it.
     """
@@ -152,6 +155,7 @@ def create_environment(
             at=SystemClock().now(),
         )
         made.detail = _variable_names(config)
+        grant_new(db, session.principal, GrantKind.ENVIRONMENT, made.object_id, projects)
         if once is not None:
             keep_answer(db, session.principal, once, made.object_id)
         (found,) = _shown(db, session, [_found(db, made.object_id)])

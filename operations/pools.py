@@ -6,18 +6,20 @@ A pool belongs to no project. Authors make them and change their own; administra
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
+from common.model.grants import GrantKind
 from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people import pools as store
 from common.store.people.pools import PoolView
 from common.store.people.rights import is_administrator, seen_instances
 from operations.errors import ForbiddenError
+from operations.grants import grant_new
 from operations.limits import (
     MAX_POOL_DESCRIPTION_LENGTH,
     MAX_POOL_NAME_LENGTH,
@@ -43,9 +45,10 @@ def create_pool(
     *,
     size: int,
     description: str | None,
+    projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> int:
-    """Make a pool and return its id; `NotAllowedError` if there is one of that name."""
+    """Make a pool for these projects and return its id; `NotAllowedError` if the name is taken."""
     check_name(name, longest=MAX_POOL_NAME_LENGTH)
     check_pool_size(size)
     check_description(description, longest=MAX_POOL_DESCRIPTION_LENGTH)
@@ -70,6 +73,7 @@ def create_pool(
                 f" --size {size}"
             )
         asked.object_id = made
+        grant_new(asked.db, session.principal, GrantKind.POOL, made, projects)
         if once is not None:
             keep_answer(asked.db, session.principal, once, made)
     return made

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from common.errors import NotAllowedError, NotFoundError
+from common.model.grants import GrantKind
 from common.store.connect import Connection
 from common.store.people import tenants as store
 from common.store.people import users_of
@@ -21,6 +22,7 @@ from common.store.transaction import transaction
 from common.tenant_accounts import entry_of, is_code
 from operations.deleting import refuse
 from operations.errors import UsageError
+from operations.grants import grant_new
 from operations.limits import check_description
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import administered
@@ -69,11 +71,13 @@ def create_tenant(
     *,
     queue: str | None,
     description: str | None,
+    projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> MadeTenant:
-    """Make a tenant; `NotAllowedError` if there is one. A YARN queue without a row gets one.
+    """Make a tenant for these projects; `NotAllowedError` if there is one.
 
-    In mode `tenant` an account that this computer has must be fit for tasks (`UsageError`).
+    A YARN queue without a row gets one. In mode `tenant` an account that this computer has must be
+    fit for tasks (`UsageError`).
     """
     if not is_code(code):
         raise UsageError(
@@ -98,6 +102,7 @@ def create_tenant(
             raise NotAllowedError(f"there is a tenant {code!r} already: orcaflow tenant list")
         queue_id = 1 if queue is None else store.queue_named(db, queue)
         made.object_id = store.create_tenant(db, code, queue_id=queue_id, description=description)
+        grant_new(db, session.principal, GrantKind.TENANT, made.object_id, projects)
         if once is not None:
             keep_answer(db, session.principal, once, made.object_id)
         view = _found(db, made.object_id)

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from common.errors import NotAllowedError, NotFoundError
 from common.model.cluster import Node
+from common.model.grants import GrantKind
 from common.model.offers import Offer
 from common.store.connect import Connection
 from common.store.people import users_of, worker_groups
@@ -27,6 +28,7 @@ from operations.definition_document import id_in, name_of, nodes_of, object_of
 from operations.deleting import refuse
 from operations.errors import UsageError
 from operations.explaining import living
+from operations.grants import grant_new
 from operations.limits import check_name
 from operations.references import DEFAULT_WORKER_GROUP
 from operations.repeating import Once, first_answer, keep_answer
@@ -101,9 +103,14 @@ def group_given(session: Session, group: str | int) -> WorkerGroup:
 
 @operation
 def create_group(
-    session: Session, name: str, *, addresses: Sequence[str], once: Once | None = None
+    session: Session,
+    name: str,
+    *,
+    addresses: Sequence[str],
+    projects: Sequence[str | int] = (),
+    once: Once | None = None,
 ) -> WorkerGroupView:
-    """Make a group; `NotAllowedError` if there is one of that name.
+    """Make a group for these projects; `NotAllowedError` if there is one of that name.
 
     A worker of one of the hosts in `addresses` serves it, whatever groups it was started with.
     """
@@ -133,6 +140,7 @@ def create_group(
                 f" orcaflow worker-group show {shlex.quote(name)}"
             )
         made.object_id = worker_groups.create_worker_group(db, name, addresses=hosts)
+        grant_new(db, session.principal, GrantKind.WORKER_GROUP, made.object_id, projects)
         if once is not None:
             keep_answer(db, session.principal, once, made.object_id)
         return _found(db, made.object_id)

@@ -54,7 +54,11 @@ def make(given: NewDatasource, session: Asked, response: Response) -> dict[str, 
         if given.url is None and given.address is None:
             _check_own(given)
             saved = operations.create_own_datasource(
-                session, given.name, note=given.note, replace=given.replace
+                session,
+                given.name,
+                note=given.note,
+                replace=given.replace,
+                projects=given.projects,
             )
         else:
             saved = operations.create_datasource(
@@ -65,6 +69,7 @@ def make(given: NewDatasource, session: Asked, response: Response) -> dict[str, 
                 type_=None if given.type is None else TYPES[given.type],
                 note=given.note,
                 replace=given.replace,
+                projects=given.projects,
             )
     return _tagged(saved.view, response) | {"new": saved.is_new}
 

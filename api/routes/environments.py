@@ -61,6 +61,7 @@ def create_environment(
             description=given.description,
             worker_groups=given.worker_groups,
             code=given.code,
+            projects=given.projects,
             once=once_of(idempotency_key, "environment", given),
         )
     response.headers["Location"] = f"{BASE}/environments/{made.view.id}"

@@ -56,6 +56,7 @@ def create_pool(
         given.name,
         size=given.size,
         description=given.description,
+        projects=given.projects,
         once=once_of(idempotency_key, "pool", given),
     )
     response.headers["Location"] = f"{BASE}/pools/{made}"

@@ -51,6 +51,7 @@ def create_tenant(
         given.code,
         queue=given.queue,
         description=given.description,
+        projects=given.projects,
         once=once_of(idempotency_key, "tenant", given),
     )
     response.headers["Location"] = f"{BASE}/tenants/{made.view.id}"

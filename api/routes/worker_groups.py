@@ -57,6 +57,7 @@ def create_worker_group(
         session,
         given.name,
         addresses=given.addresses,
+        projects=given.projects,
         once=once_of(idempotency_key, "worker-group", given),
     )
     response.headers["Location"] = f"{BASE}/worker-groups/{made.id}"

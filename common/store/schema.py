@@ -35,6 +35,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from common.errors import ConfigurationError, SchedulerError
 from common.model.command_param import ParamKey
 from common.model.commands import RESTARTING_COMMANDS, CommandType
+from common.model.grants import GrantKind
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
 from common.store.reading import allow_reading, drop_views
@@ -42,7 +43,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 26))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 27))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -261,6 +262,30 @@ CREATE TRIGGER orcaflow_environment_coded
     FOR EACH ROW
     WHEN (NEW.code IS NULL)
     EXECUTE FUNCTION orcaflow_own_code()""",
+    # Grants go with their object, whoever deletes it: another object with the same number must not
+    # have them.
+    """\
+CREATE FUNCTION orcaflow_revoke_grants() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM t_ds_grant
+        WHERE object_type = TG_ARGV[0]::smallint
+        AND object_id = (to_jsonb(OLD) ->> TG_ARGV[1])::bigint;
+    RETURN NULL;
+END $$""",
+    *(
+        f"""\
+CREATE TRIGGER orcaflow_grants_revoked
+    AFTER DELETE ON {name}
+    FOR EACH ROW
+    EXECUTE FUNCTION orcaflow_revoke_grants('{kind:d}', '{key}')"""
+        for kind, name, key in (
+            (GrantKind.TENANT, "t_ds_tenant", "id"),
+            (GrantKind.DATASOURCE, "t_ds_datasource", "id"),
+            (GrantKind.ENVIRONMENT, "t_ds_environment", "code"),
+            (GrantKind.POOL, "t_ds_task_group", "id"),
+            (GrantKind.WORKER_GROUP, "t_ds_worker_group", "id"),
+        )
+    ),
     # Only retention may delete, and says so in its transaction; nobody corrects a line.
     """\
 CREATE FUNCTION orcaflow_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -84,6 +84,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "tenant",
         "Tenants: the accounts that tasks run as where worker.tenant_mode is tenant.",
     ),
+    "grants": _Place("grants", "List shared objects with the projects that can use each."),
     "user": _Place(
         "user",
         "Users of the HTTP API: made, listed, disabled, and given roles in projects.",

@@ -65,6 +65,12 @@ OVER_HTTP: Final = frozenset(
         *("worker-group create", "worker-group list", "worker-group show", "worker-group delete"),
         *("environment create", "environment list", "environment show", "environment set"),
         "environment delete",
+        *(
+            f"{kind} {verb}"
+            for kind in ("tenant", "datasource", "environment", "pool", "worker-group")
+            for verb in ("grant", "revoke", "grants")
+        ),
+        "grants",
         *("pool create", "pool list", "pool show", "pool resize", "pool remove"),
         *("schedule create", "schedule list", "schedule show", "schedule edit"),
         *("schedule online", "schedule offline", "schedule delete", "schedule preview"),

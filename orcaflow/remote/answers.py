@@ -416,6 +416,7 @@ def answer_of(operation: str) -> Callable[..., Any] | None:
 
 _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
+    "grants": "grants",
     "proposals": "reviews",
     **dict.fromkeys(("workers", "worker_strategies"), "workers"),
     **dict.fromkeys(("datasets", "locks", "streams"), "streams"),

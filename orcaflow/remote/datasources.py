@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ def create_datasource(
     type_: int | None,
     note: str | None,
     replace: bool,
+    projects: Sequence[str | int] = (),
 ) -> SavedDatasource:
     """Make a data source of a URL or of an address."""
     place: dict[str, Any] = {"url": target}
@@ -48,15 +49,22 @@ def create_datasource(
         "type": None if type_ is None else words[type_],
         "note": note,
         "replace": replace,
+        "projects": projects,
     }
     return _saved(client.post("/datasources", body))
 
 
 def create_own_datasource(
-    client: Client, name: str, *, note: str | None, replace: bool
+    client: Client,
+    name: str,
+    *,
+    note: str | None,
+    replace: bool,
+    projects: Sequence[str | int] = (),
 ) -> SavedDatasource:
     """Make a data source of the cluster's own database."""
-    return _saved(client.post("/datasources", {"name": name, "note": note, "replace": replace}))
+    body = {"name": name, "note": note, "replace": replace, "projects": projects}
+    return _saved(client.post("/datasources", body))
 
 
 def list_datasources(client: Client) -> list[ShownDatasource]:

@@ -27,10 +27,15 @@ def list_tenants(client: Client) -> list[TenantView]:
 
 
 def create_tenant(
-    client: Client, code: str, *, queue: str | None, description: str | None
+    client: Client,
+    code: str,
+    *,
+    queue: str | None,
+    description: str | None,
+    projects: Sequence[str | int] = (),
 ) -> MadeTenant:
     """Make a tenant; its account is looked for on this computer."""
-    body = {"code": code, "queue": queue, "description": description}
+    body = {"code": code, "queue": queue, "description": description, "projects": projects}
     made = client.post("/tenants", body)
     return MadeTenant(view=_tenant_of(made), has_account=has_account(made["code"]))
 
@@ -53,9 +58,12 @@ def group_given(client: Client, group: str) -> WorkerGroup:
     return _group_of(row)
 
 
-def create_group(client: Client, name: str, *, addresses: Sequence[str]) -> WorkerGroupView:
+def create_group(
+    client: Client, name: str, *, addresses: Sequence[str], projects: Sequence[str | int] = ()
+) -> WorkerGroupView:
     """Make a worker group."""
-    return _group_view_of(client.post("/worker-groups", {"name": name, "addresses": addresses}))
+    body = {"name": name, "addresses": addresses, "projects": projects}
+    return _group_view_of(client.post("/worker-groups", body))
 
 
 def delete_group(client: Client, group: str) -> int:
@@ -84,11 +92,13 @@ def create_environment(
     description: str | None,
     worker_groups: Sequence[str],
     code: int | None,
+    projects: Sequence[str | int] = (),
 ) -> Environment:
     """Make an environment."""
     body = {"name": name, "config": config, "description": description, "code": code}
     given = {key: each for key, each in body.items() if each is not None}
-    return _environment_of(client.post("/environments", {**given, "worker_groups": worker_groups}))
+    lists = {"worker_groups": worker_groups, "projects": projects}
+    return _environment_of(client.post("/environments", {**given, **lists}))
 
 
 def change_environment(client: Client, environment: str, change: EnvironmentChange) -> Environment:
@@ -121,9 +131,16 @@ def pool_given(client: Client, pool: str) -> PoolView:
     return _pool_of(client.get(f"/pools/{_pool_id(client, pool)}"))
 
 
-def create_pool(client: Client, name: str, *, size: int, description: str | None) -> int:
+def create_pool(
+    client: Client,
+    name: str,
+    *,
+    size: int,
+    description: str | None,
+    projects: Sequence[str | int] = (),
+) -> int:
     """Make a pool, and return its id."""
-    body = {"name": name, "size": size, "description": description}
+    body = {"name": name, "size": size, "description": description, "projects": projects}
     number: int = client.post("/pools", body)["id"]
     return number
 

@@ -41,6 +41,7 @@ DOORS = {
     ),
     "pyspark": ("worker/spark/",),
     "pydantic": (
+        "api/grant_answers.py",
         *("common/config/reading.py", "api/answers.py", "api/lane.py"),
         *("api/people_answers.py", "api/cluster_answers.py"),
         *("api/complement_answers.py", "api/schedule_answers.py"),

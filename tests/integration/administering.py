@@ -23,7 +23,18 @@ REFUSED: Final = (
     *("environment list", "environment list -o json", "environment show nobody"),
     *("environment delete nobody", "environment create 12", "environment set nobody --name x"),
     *("pool show nobody", "pool create p --size 0", "pool resize nobody --size 2"),
-    *("pool remove nobody", "alert list", "alert list -o json", "alert list --limit 1"),
+    *(
+        f"{kind} {verb} nobody{'' if verb == 'grants' else ' --project default'}"
+        for kind in ("tenant", "datasource", "environment", "pool", "worker-group")
+        for verb in ("grant", "revoke", "grants")
+    ),
+    *(
+        "pool remove nobody",
+        "grants",
+        "alert list",
+        "alert list -o json",
+        "alert list --limit 1",
+    ),
     *("alert list --status lost", "alert list --status sent --status failed"),
     *("audit list", "audit list -o json", "audit list --limit 2", "audit list --before 5"),
     *("audit list --user admin --outcome refused", "audit list --outcome lost"),
@@ -64,6 +75,12 @@ ADMINISTERED: Final = (
     *("environment delete f-{it} -o json",),
     *("pool create z-{it} --size 2 --description d", "pool create y-{it} --size 1 -o json"),
     *("pool create y-{it} --size 3", "pool show z-{it}", "pool show z-{it} -o json"),
+    *("pool grant z-{it} --project default", "pool grants z-{it}"),
+    *("pool revoke z-{it} --project default -o json", "pool revoke z-{it} --project default"),
+    *("tenant create w-{it} --project default", "tenant grants w-{it}", "tenant delete w-{it}"),
+    *("worker-group create k-{it} --project default", "worker-group grants k-{it} -o json"),
+    *("worker-group delete k-{it}", "environment create j-{it} --project default -o json"),
+    *("environment grants j-{it}", "environment delete j-{it}"),
     *("pool resize z-{it} --size 3", "pool resize y-{it} --size 4 -o json", "pool remove y-{it}"),
     *("pool remove z-{it} -o json",),
 )

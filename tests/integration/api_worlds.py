@@ -359,6 +359,8 @@ _ORDERS: Final[dict[str, dict[str, Any]]] = {
     "PATCH /environments/{id}": {"description": "d"},
     "POST /pools": {"name": "{new}", "size": 1},
     "PATCH /pools/{id}": {"size": 3},
+    "POST /grants": {"kind": "tenant", "object": 1, "project": 1},
+    "POST /grants/revoke": {"kind": "tenant", "object": 1, "project": 1},
 }
 
 
@@ -453,6 +455,7 @@ def further_requests(
         (f"instances/{inner}/stop", {}, {}),
         ("schedules/preview", {"definition_id": theirs.objects["definition"]}, None),
         ("tokens", {"user": "admin"}, None),
+        ("pools", {}, {"name": "p", "size": 1, "projects": [theirs.objects["project"]]}),
         ("tokens", {}, {"name": "x", "expires": 60, "user": "admin"}),
     ]
 

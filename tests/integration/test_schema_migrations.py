@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from alembic import command as alembic
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, insert, inspect, select, text
 
-import sql
 from common.model.cluster import Node
 from common.model.commands import CommandOutcome
 from common.model.decisions import FinishProcess
@@ -50,6 +46,7 @@ from master.commands import plan
 from master.commands.origin import Origin
 from operations.tokens import principal_of
 from tests.builders import NOON, a_definition_json, read_graph
+from tests.integration.former_databases import bring_to
 
 MASTER = Node(address="10.0.0.1:5678", incarnation=2**40)
 LATER = NOON + timedelta(minutes=1)
@@ -112,13 +109,6 @@ def former(new_database: Callable[..., str]) -> Any:
         assert "command_id" not in columns_of(db, "t_ds_process_instance")
     yield made
     made.dispose()
-
-
-def bring_to(db: Connection, revision: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(sql.__file__).parent / "migrations"))
-    config.attributes |= {"connection": db, "os_user": "tester"}
-    alembic.upgrade(config, revision)
 
 
 def columns_of(db: Connection, name: str) -> set[str]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from common.store.tables.definitions import definition_proposal as definition_proposal
     from common.store.tables.definitions import process_definition as process_definition
     from common.store.tables.definitions import process_definition_log as process_definition_log
+    from common.store.tables.grants import grant as grant
     from common.store.tables.pools import task_group as task_group
     from common.store.tables.pools import task_group_queue as task_group_queue
     from common.store.tables.projects import project as project
@@ -156,6 +157,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "relation_datasource_user",
     ),
     "projects": ("project", "relation_project_user"),
+    "grants": ("grant",),
     "accounts": (
         "tenant",
         "queue",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from common.model.grants import GrantKind
+from orcaflow.cli.granting import ProjectsOption, add_grant_commands, hint_without_grant
 from orcaflow.cli.output import Format, FormatOption, print_json, print_rows, say, write
 
 app = typer.Typer(
@@ -36,7 +38,7 @@ class Type(StrEnum):
     epilog=(
         "\b\n"
         "Examples:\n"
-        "  orcaflow datasource create own\n"
+        "  orcaflow datasource create own --project default\n"
         "  orcaflow datasource create dw --address db.local:5432 --database dw --user etl \\\n"
         "      --password-stdin < password.txt\n"
         "  orcaflow datasource create local --url sqlite:///local.db\n"
@@ -73,6 +75,7 @@ def create(
     replace: Annotated[
         bool, typer.Option("--replace", help="Change the one that has this name.")
     ] = False,
+    project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make a data source. Passwords are never given on a command line, and never printed.
@@ -111,7 +114,9 @@ def create(
         )
     with opened() as session:
         if target is None:
-            saved = create_own_datasource(session, name, note=note, replace=replace)
+            saved = create_own_datasource(
+                session, name, note=note, replace=replace, projects=project or ()
+            )
         else:
             saved = create_datasource(
                 session,
@@ -121,12 +126,15 @@ def create(
                 type_=None if type_ is None else TYPES[type_.value],
                 note=note,
                 replace=replace,
+                projects=project or (),
             )
     if form is Format.JSON:
         print_json(datasource_row(saved.view))
     else:
         done = "is made" if saved.is_new else "is changed"
         write(f"data source {name} {done} (id {saved.view.id})")
+    if saved.is_new:
+        hint_without_grant(GrantKind.DATASOURCE, name, project)
 
 
 @app.command(name="list", epilog="Example: orcaflow datasource list -o json")
@@ -260,3 +268,6 @@ def _pairs(given: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{pair!r:.100} is not KEY=VALUE", param_hint="--other")
         pairs[key.strip()] = value
     return pairs
+
+
+add_grant_commands(app, GrantKind.DATASOURCE)

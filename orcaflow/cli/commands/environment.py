@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from common.model.grants import GrantKind
+from orcaflow.cli.granting import ProjectsOption, add_grant_commands, hint_without_grant
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -86,7 +88,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     epilog=(
         "\b\n"
         "Examples:\n"
-        "  orcaflow environment create java21 --config java21.env\n"
+        "  orcaflow environment create java21 --config java21.env --project default\n"
         "  echo 'export DB_PASSWORD=…' | orcaflow environment create etl --config -\n"
     )
 )
@@ -100,6 +102,7 @@ def create(
         int | None,
         typer.Option("--code", metavar="N", help="Its code in the system that it comes from."),
     ] = None,
+    project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make an environment. Exit code 4 if there is one of that name.
@@ -119,11 +122,13 @@ def create(
             description=description,
             worker_groups=tuple(worker_group or ()),
             code=code,
+            projects=project or (),
         )
     if form is Format.JSON:
         print_json(environment_row(made))
     else:
         write(escaped(f"environment {made.view.name} is made (code {made.view.code})"))
+    hint_without_grant(GrantKind.ENVIRONMENT, name, project)
 
 
 @app.command(
@@ -206,3 +211,6 @@ def _content(file: str | None) -> str | None:
         raise typer.BadParameter(
             f"{file!r:.200} can't be read: {reason}", param_hint="--config"
         ) from error
+
+
+add_grant_commands(app, GrantKind.ENVIRONMENT)

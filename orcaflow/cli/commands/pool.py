@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from common.model.grants import GrantKind
 from operations.errors import UsageError
 from operations.limits import check_pool_size
 from operations.texts import counted
+from orcaflow.cli.granting import ProjectsOption, add_grant_commands, hint_without_grant
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -49,7 +51,7 @@ _SizeOption = Annotated[
     epilog=(
         "\b\n"
         "Examples:\n"
-        "  orcaflow pool create database --size 4\n"
+        "  orcaflow pool create database --size 4 --project default\n"
         '  in a task: "taskGroups": [{"name": "database", "slots": 2}]\n'
     )
 )
@@ -58,6 +60,7 @@ def create(
     *,
     size: _SizeOption,
     description: Annotated[str | None, typer.Option(help="What it protects.")] = None,
+    project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size."""
@@ -65,11 +68,14 @@ def create(
     from operations.session import opened
 
     with opened() as session:
-        made = create_pool(session, name, size=size, description=description)
+        made = create_pool(
+            session, name, size=size, description=description, projects=project or ()
+        )
     if form is Format.JSON:
         print_json({"id": made, "name": name, "size": size})
     else:
         write(f"pool {name} has {counted(size, 'slot')}")
+    hint_without_grant(GrantKind.POOL, name, project)
 
 
 @app.command(name="list", epilog="Example: orcaflow pool list -o json")
@@ -155,3 +161,6 @@ def remove(name: _Name, form: FormatOption = Format.TABLE) -> None:
         print_json({"name": name, "removed": True})
     else:
         write(f"pool {name} is removed")
+
+
+add_grant_commands(app, GrantKind.POOL)

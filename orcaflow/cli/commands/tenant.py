@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from common.model.grants import GrantKind
 from operations.texts import counted
+from orcaflow.cli.granting import ProjectsOption, add_grant_commands, hint_without_grant
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -52,7 +54,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     epilog=(
         "\b\n"
         "Examples:\n"
-        "  orcaflow tenant create etl --queue root.etl\n"
+        "  orcaflow tenant create etl --queue root.etl --project default\n"
         '  in a definition: "tenantCode": "etl"\n'
     )
 )
@@ -63,6 +65,7 @@ def create(
         str | None, typer.Option("--queue", help="The YARN queue of its tasks; else default.")
     ] = None,
     description: Annotated[str | None, typer.Option(help="Whose tasks it is for.")] = None,
+    project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make a tenant. Exit code 4 if there is one of that code.
@@ -76,11 +79,14 @@ def create(
     from operations.tenants import create_tenant
 
     with opened() as session:
-        made = create_tenant(session, code, queue=queue, description=description)
+        made = create_tenant(
+            session, code, queue=queue, description=description, projects=project or ()
+        )
     if form is Format.JSON:
         print_json({**tenant_row(made.view), "has_account": made.has_account})
     else:
         write(f"tenant {made.view.code} is made (id {made.view.id})")
+    hint_without_grant(GrantKind.TENANT, code, project)
     if not made.has_account:
         say(f"this computer has no account {code!r}: workers in mode tenant need it on their hosts")
 
@@ -104,3 +110,6 @@ def delete(code: _Code, form: FormatOption = Format.TABLE) -> None:
         write(escaped(f"tenant {code} is deleted"))
         if detached:
             say(f"{counted(detached, 'ended run')} named it")
+
+
+add_grant_commands(app, GrantKind.TENANT)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from common.model.grants import GrantKind
 from operations.texts import counted
+from orcaflow.cli.granting import ProjectsOption, add_grant_commands, hint_without_grant
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -89,7 +91,7 @@ def show(name: _Name, form: FormatOption = Format.TABLE) -> None:
     epilog=(
         "\b\n"
         "Examples:\n"
-        "  orcaflow worker-group create etl\n"
+        "  orcaflow worker-group create etl --project default\n"
         "  orcaflow worker-group create big --address 10.0.0.7 --address 10.0.0.8\n"
         "  orcaflow server start worker-server --port 1235 --groups etl\n"
     )
@@ -103,6 +105,7 @@ def create(
             "--address", metavar="HOST", help="A host all workers of which serve it; repeat."
         ),
     ] = None,
+    project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Make a worker group. Exit code 4 if there is one of that name.
@@ -114,11 +117,12 @@ def create(
     from operations.worker_groups import create_group
 
     with opened() as session:
-        made = create_group(session, name, addresses=address or ())
+        made = create_group(session, name, addresses=address or (), projects=project or ())
     if form is Format.JSON:
         print_json({"id": made.id, "name": made.name, "addresses": list(made.addresses)})
     else:
         write(escaped(f"worker group {made.name} is made (id {made.id})"))
+    hint_without_grant(GrantKind.WORKER_GROUP, name, project)
 
 
 @app.command(epilog="Example: orcaflow worker-group delete etl")
@@ -141,3 +145,6 @@ def delete(name: _Name, form: FormatOption = Format.TABLE) -> None:
         write(escaped(f"worker group {name} is deleted"))
         if detached:
             say(f"{counted(detached, 'ended run')} named it")
+
+
+add_grant_commands(app, GrantKind.WORKER_GROUP)

@@ -1,0 +1,193 @@
+"""Grants of shared objects to projects, as people give them, take them away and list them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Select, delete, literal, or_, select
+from sqlalchemy.dialects.postgresql import insert
+
+from common.model.grants import GrantKind
+from common.model.rights import Principal
+from common.store.people.rights import LARGEST_ID, seen_projects
+from common.store.tables import (
+    datasource,
+    environment,
+    grant,
+    project,
+    task_group,
+    tenant,
+    worker_group,
+)
+
+_LARGEST_NUMBER: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedObject:
+    """An object that can be granted. `number` is what its grants name it by."""
+
+    kind: GrantKind
+    id: int
+    number: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectOfGrant:
+    """A project to which an object is granted."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectGrants:
+    """An object with the projects that may use it, by their names."""
+
+    object: SharedObject
+    projects: tuple[ProjectOfGrant, ...]
+
+
+def _columns(kind: GrantKind) -> tuple[Column[Any], Column[Any], Column[Any]]:
+    """Return the columns of the id, of the number in grants, and of the name."""
+    match kind:
+        case GrantKind.TENANT:
+            return tenant.c.id, tenant.c.id, tenant.c.tenant_code
+        case GrantKind.DATASOURCE:
+            return datasource.c.id, datasource.c.id, datasource.c.name
+        case GrantKind.ENVIRONMENT:
+            return environment.c.id, environment.c.code, environment.c.name
+        case GrantKind.POOL:
+            return task_group.c.id, task_group.c.id, task_group.c.name
+        case GrantKind.WORKER_GROUP:
+            return worker_group.c.id, worker_group.c.id, worker_group.c.name
+
+
+def _objects(kind: GrantKind) -> Select[Any]:
+    row_id, number, name = _columns(kind)
+    return select(
+        literal(int(kind)).label("kind"),
+        row_id.label("id"),
+        number.label("number"),
+        name.label("name"),
+    )
+
+
+def objects_given(db: Connection, kind: GrantKind, given: str | int) -> list[SharedObject]:
+    """List the objects of this name, or else the one with this id; an environment's code too."""
+    row_id, number, name = _columns(kind)
+    found: list[SharedObject] = []
+    if isinstance(given, str) and "\0" not in given:
+        rows = db.execute(_objects(kind).where(name == given).order_by(row_id))
+        found = [_shared(row) for row in rows]
+    digits = str(given)
+    if found or not (digits.isascii() and digits.isdecimal()):
+        return found
+    wanted = int(digits[:20])
+    if not 0 < wanted <= _LARGEST_NUMBER:
+        return []
+    is_it = number == wanted if wanted > LARGEST_ID else or_(row_id == wanted, number == wanted)
+    return [_shared(row) for row in db.execute(_objects(kind).where(is_it).order_by(row_id))]
+
+
+def object_names(db: Connection, kind: GrantKind) -> list[str]:
+    """List the names of all objects of a kind."""
+    _, _, name = _columns(kind)
+    return list(db.scalars(select(name).order_by(name)))
+
+
+def projects_given(db: Connection, principal: Principal, given: str | int) -> list[ProjectOfGrant]:
+    """List the projects of this name that the principal sees, or else the one with this id."""
+    seen = select(project.c.id, project.c.name).where(seen_projects(principal, project.c.id))
+    rows: list[Any] = []
+    if isinstance(given, str) and "\0" not in given:
+        rows = list(db.execute(seen.where(project.c.name == given).order_by(project.c.id)))
+    digits = str(given)
+    if not rows and digits.isascii() and digits.isdecimal() and 0 < int(digits[:20]) <= LARGEST_ID:
+        rows = list(db.execute(seen.where(project.c.id == int(digits))))
+    return [ProjectOfGrant(id=row.id, name=row.name) for row in rows]
+
+
+def project_name(db: Connection, project_id: int) -> str | None:
+    """Return the name of a project."""
+    found: str | None = db.scalar(select(project.c.name).where(project.c.id == project_id))
+    return found
+
+
+def add_grant(
+    db: Connection, kind: GrantKind, number: int, *, project_id: int, user_id: int
+) -> bool:
+    """Insert a grant; False if it is there already."""
+    added = db.execute(
+        insert(grant)
+        .values(object_type=int(kind), object_id=number, project_id=project_id, user_id=user_id)
+        .on_conflict_do_nothing()
+    )
+    return added.rowcount == 1
+
+
+def remove_grant(db: Connection, kind: GrantKind, number: int, *, project_id: int) -> bool:
+    """Delete a grant; False if there is none."""
+    gone = db.execute(
+        delete(grant)
+        .where(grant.c.object_type == int(kind))
+        .where(grant.c.object_id == number)
+        .where(grant.c.project_id == project_id)
+    )
+    return gone.rowcount == 1
+
+
+def object_grants(
+    db: Connection, kinds: Collection[GrantKind], *, number: int | None = None
+) -> list[ObjectGrants]:
+    """List the objects of these kinds by kind and name, or the one that grants name by a number."""
+    rows: list[Any] = []
+    for kind in kinds:
+        statement = _objects(kind)
+        _, its_number, name = _columns(kind)
+        if number is not None:
+            statement = statement.where(its_number == number)
+        rows += db.execute(statement.order_by(name, its_number)).all()
+    given = (
+        select(grant.c.object_type, grant.c.object_id, project.c.id, project.c.name)
+        .join_from(grant, project, project.c.id == grant.c.project_id)
+        .where(grant.c.object_type.in_([int(kind) for kind in kinds]))
+        .order_by(project.c.name, project.c.id)
+    )
+    if number is not None:
+        given = given.where(grant.c.object_id == number)
+    holders: dict[tuple[int, int], list[ProjectOfGrant]] = {}
+    for row in db.execute(given):
+        holder = ProjectOfGrant(id=row.id, name=row.name)
+        holders.setdefault((row.object_type, row.object_id), []).append(holder)
+    return [
+        ObjectGrants(object=_shared(row), projects=tuple(holders.get((row.kind, row.number), ())))
+        for row in rows
+    ]
+
+
+def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, frozenset[int]]:
+    """Return the numbers of the objects of each kind that a project may use, by one statement."""
+    found: dict[GrantKind, set[int]] = {kind: set() for kind in GrantKind}
+    granted = select(grant.c.object_type, grant.c.object_id)
+    for row in db.execute(granted.where(grant.c.project_id == project_id)):
+        found[GrantKind(row.object_type)].add(row.object_id)
+    return {kind: frozenset(numbers) for kind, numbers in found.items()}
+
+
+def seen_numbers(db: Connection, principal: Principal, kind: GrantKind) -> frozenset[int]:
+    """Return the numbers of the objects that a project uses which the principal may see."""
+    return frozenset(
+        db.scalars(
+            select(grant.c.object_id)
+            .where(grant.c.object_type == int(kind))
+            .where(seen_projects(principal, grant.c.project_id))
+        )
+    )
+
+
+def _shared(row: Any) -> SharedObject:
+    return SharedObject(kind=GrantKind(row.kind), id=row.id, number=row.number, name=row.name)

@@ -1,0 +1,193 @@
+"""Grants tenants, data sources, environments, pools and worker groups to projects.
+
+Administrators give grants, take them away and list them. `Granted` is the check of every door at
+which people name such an object for a project: an object without a grant is one that is missing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.errors import NotAllowedError, NotFoundError
+from common.model.grants import GrantKind, cure, missing
+from common.model.rights import Action, Principal
+from common.store.people import audit
+from common.store.people import grants as store
+from common.store.people.grants import ObjectGrants, ProjectOfGrant, SharedObject
+from common.store.people.rights import Thing, is_administrator
+from operations.errors import UsageError
+from operations.rights import change, check_administrator, seen
+from operations.session import Session, operation
+
+if TYPE_CHECKING:
+    from common.store.connect import Connection
+
+
+def kind_named(word: str) -> GrantKind:
+    """Return the kind of this word; a usage error lists the kinds."""
+    from common.model.grants import KINDS
+
+    found = KINDS.get(word)
+    if found is None:
+        raise UsageError("kind", f"{word!r:.60} is not a kind; known are {', '.join(KINDS)}")
+    return found
+
+
+@operation
+def grant(session: Session, kind: GrantKind, given: str | int, project: str | int) -> ObjectGrants:
+    """Grant an object to a project; a grant that is there stays."""
+    return _changed(session, kind, given, project, gives=True)
+
+
+@operation
+def revoke(session: Session, kind: GrantKind, given: str | int, project: str | int) -> ObjectGrants:
+    """Take a grant away; `NotAllowedError` if there is none.
+
+    Attempts that have not started fail from then on; those that run continue.
+    """
+    return _changed(session, kind, given, project, gives=False)
+
+
+@operation
+def list_grants(
+    session: Session, kind: GrantKind | None = None, given: str | int | None = None
+) -> list[ObjectGrants]:
+    """List the objects of a kind, or of all, with the projects that may use them."""
+    with session.engine.connect() as db:
+        check_administrator(db, session.principal)
+        if kind is None:
+            return store.object_grants(db, tuple(GrantKind))
+        if given is None:
+            return store.object_grants(db, (kind,))
+        return store.object_grants(db, (kind,), number=_found(db, kind, given).number)
+
+
+def grant_new(
+    db: Connection,
+    principal: Principal,
+    kind: GrantKind,
+    row_id: int,
+    projects: Sequence[str | int],
+) -> None:
+    """Grant an object that the transaction has made to these projects, with lines of the audit.
+
+    The caller has checked that the principal may make the object; this checks the projects.
+    """
+    for given in dict.fromkeys(projects):
+        project = _project(db, principal, given)
+        seen(db, principal, Action.AUTHOR, Thing.PROJECT, project.id)
+        shared = _found(db, kind, row_id)
+        store.add_grant(db, kind, shared.number, project_id=project.id, user_id=principal.user_id)
+        audit.add_line(
+            db,
+            principal,
+            action=f"{kind.word}.grant",
+            object_type=kind.word,
+            object_id=shared.id,
+            object_name=shared.name,
+            project_id=project.id,
+            refused=False,
+            detail=f"to project {project.name}",
+        )
+
+
+class Granted:
+    """The objects that a project may use, read by one statement, and the sentences about others."""
+
+    def __init__(self, db: Connection, project_id: int) -> None:
+        self._numbers = store.granted_numbers(db, project_id)
+        self.project = store.project_name(db, project_id)
+
+    def has(self, kind: GrantKind, number: int) -> bool:
+        """Return True if the project may use the object that grants name by this number."""
+        return number in self._numbers[kind]
+
+    def numbers(self, kind: GrantKind) -> frozenset[int]:
+        """Return the numbers of all objects of the kind that the project may use."""
+        return self._numbers[kind]
+
+    def problem(self, kind: GrantKind, given: str | int) -> str:
+        """Return the sentence about an object that the project may not use, or that is missing."""
+        return missing(kind, given, project=self.project)
+
+    def cure(self, kind: GrantKind, given: str | int) -> str:
+        """Return the sentence with the command that grants the object."""
+        return cure(kind, given, project=self.project)
+
+    def check(self, kind: GrantKind, number: int, given: str | int) -> int:
+        """Return the number; `NotFoundError` if the project may not use the object.
+
+        `given` is what the caller named it by, and all that the error repeats.
+        """
+        if not self.has(kind, number):
+            raise NotFoundError(f"{self.problem(kind, given)}: {self.cure(kind, given)}")
+        return number
+
+
+def check_granted(db: Connection, kind: GrantKind, number: int, project_id: int) -> None:
+    """Refuse an object that a project may not use; 0 and less name none."""
+    if number > 0:
+        Granted(db, project_id).check(kind, number, number)
+
+
+def sees_all(db: Connection, principal: Principal) -> bool:
+    """Return True for those who see shared objects whatever project uses them."""
+    return principal.owns_database or is_administrator(db, principal)
+
+
+def _changed(
+    session: Session, kind: GrantKind, given: str | int, project: str | int, *, gives: bool
+) -> ObjectGrants:
+    action = f"{kind.word}.{'grant' if gives else 'revoke'}"
+    with change(
+        session,
+        action,
+        kind.word,
+        object_id=given if isinstance(given, int) else None,
+        object_name=given if isinstance(given, str) else None,
+    ) as made:
+        db, principal = made.db, session.principal
+        check_administrator(db, principal)
+        shared = _found(db, kind, given)
+        made.object_id, made.object_name = shared.id, shared.name
+        to = _project(db, principal, project)
+        made.project_id = to.id
+        made.detail = f"{'to' if gives else 'from'} project {to.name}"
+        if gives:
+            is_new = store.add_grant(
+                db, kind, shared.number, project_id=to.id, user_id=principal.user_id
+            )
+            if not is_new:
+                made.detail += ", as before"
+        elif not store.remove_grant(db, kind, shared.number, project_id=to.id):
+            raise NotAllowedError(
+                f"{kind.title} {shared.name!r:.200} is not granted to project {to.name!r}"
+            )
+        (found,) = store.object_grants(db, (kind,), number=shared.number)
+        return found
+
+
+def _found(db: Connection, kind: GrantKind, given: str | int) -> SharedObject:
+    found = store.objects_given(db, kind, given)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(each.id) for each in found)
+        raise NotAllowedError(
+            f"{kind.title} {given!r:.200} is ambiguous: give one of the ids {ids}"
+        )
+    near = difflib.get_close_matches(str(given), store.object_names(db, kind), n=1)
+    perhaps = f"; did you mean {near[0]!r}?" if near else f"; see `orcaflow {kind.word} list`"
+    raise NotFoundError(f"there is no {kind.title} {given!r:.200}{perhaps}")
+
+
+def _project(db: Connection, principal: Principal, given: str | int) -> ProjectOfGrant:
+    found = store.projects_given(db, principal, given)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(each.id) for each in found)
+        raise NotAllowedError(f"project {given!r:.200} is ambiguous: give one of the ids {ids}")
+    raise NotFoundError(f"there is no project {given!r:.200}; see `orcaflow project list`")
