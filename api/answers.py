@@ -301,6 +301,7 @@ class Server(Answer):
     health: str
     reason: str | None
     groups: list[str] | None
+    reserved: bool | None
     slots: int | None
     version: str | None
 

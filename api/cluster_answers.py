@@ -117,6 +117,7 @@ class Worker(Answer):
     category: str | None
     version: str | None
     groups: list[str] | None
+    reserved: bool | None
     reason: str | None
     by: str | None
     since: datetime | None

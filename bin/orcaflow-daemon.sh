@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts, stops and shows daemons:
-#   orcaflow-daemon.sh start|stop|restart|status NAME [--port N] [--groups A,B] [--slots N] [--without api-server] [--now]
+#   orcaflow-daemon.sh start|stop|restart|status NAME [--port N] [--groups A,B] [--reserved] [--slots N] [--without api-server] [--now]
 # NAME: standalone-server, master-server, worker-server, api-server, zookeeper or postgres.
 set -eu
 case "${1:-}" in

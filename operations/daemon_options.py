@@ -12,6 +12,7 @@ class Options:
     """The options of a worker besides its port."""
 
     groups: str | None = None
+    reserved: bool | None = None
     slots: int | None = None
 
 
@@ -20,10 +21,12 @@ def kept_options(file: Path) -> Options:
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         groups, slots = kept.get("groups"), kept.get("slots")
+        reserved = kept.get("reserved")
     except (OSError, ValueError, AttributeError):
         return Options()
     return Options(
         groups=groups if isinstance(groups, str) else None,
+        reserved=reserved if isinstance(reserved, bool) else None,
         slots=slots if isinstance(slots, int) else None,
     )
 

@@ -309,6 +309,8 @@ class Cluster:
         command += ["--home", str(self.home), "--port", str(port)]
         if options.groups is not None:
             command += ["--groups", options.groups]
+        if options.reserved is not None:
+            command.append("--reserved" if options.reserved else "--no-reserved")
         if options.slots is not None:
             command += ["--slots", str(options.slots)]
         keep_options(self._options_file(kind, port), options)

@@ -98,7 +98,11 @@ def restart(
         started += cluster.start_standalone(masters=0, workers=0)
     # Workers first: a master that finds none of them would begin to fail tasks over.
     for kind, number, kept in sorted(before, key=lambda each: each[0] is Kind.MASTER):
-        merged = Options(groups=options.groups or kept.groups, slots=options.slots or kept.slots)
+        merged = Options(
+            groups=options.groups or kept.groups,
+            reserved=kept.reserved if options.reserved is None else options.reserved,
+            slots=options.slots or kept.slots,
+        )
         started.append(cluster.start_daemon(kind, number, merged))
     return started
 

@@ -53,7 +53,7 @@ class WorkerView:
     is_alive: bool
     mode: WorkerMode
     status: WorkerStatus | None
-    groups: tuple[str, ...] | None
+    offer: Offer | None
     given: GivenMode | None
 
 
@@ -73,21 +73,20 @@ def _views(
     views = []
     for node, text in alive.items():
         beat = Heartbeat.parse(text, zone=UTC)
-        offer = told.get(node)
         views.append(
             WorkerView(
                 address=node.address,
                 is_alive=True,
                 mode=mode_of(node.address, modes),
                 status=None if beat is None else beat.status,
-                groups=None if offer is None else offer.groups,
+                offer=told.get(node),
                 given=given.get(node.address) or given.get(host_of(node.address)),
             )
         )
     living = {view.address for view in views}
     views += [
         WorkerView(
-            address=name, is_alive=False, mode=each.mode, status=None, groups=None, given=each
+            address=name, is_alive=False, mode=each.mode, status=None, offer=None, given=each
         )
         for name, each in given.items()
         if name not in living

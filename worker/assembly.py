@@ -82,6 +82,7 @@ class Worker:
             group_ids=group_ids,
             ip=ip,
             address=address,
+            is_reserved=config.reserved,
             folders=folders,
             clock=clock,
             batch=config.fetch_task_num,
@@ -127,7 +128,11 @@ class Worker:
             address=address,
             text=heartbeat_text(self.status),
             offer=lambda: offer_of(
-                config.groups, group_ids(), slots=config.exec_threads, version=version
+                config.groups,
+                group_ids(),
+                slots=config.exec_threads,
+                version=version,
+                is_reserved=config.reserved,
             ),
             clock=clock,
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
@@ -135,7 +140,11 @@ class Worker:
             mode_changed=lambda: self.wakes.wake(ClaimLoop.name),
         )
         self._offers = WorkerStatus(
-            capacity=config.exec_threads, used=0, version=version, category=config.category
+            capacity=config.exec_threads,
+            used=0,
+            version=version,
+            category=config.category,
+            is_reserved=config.reserved,
         )
         self._group_ids = group_ids
 

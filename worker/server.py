@@ -1,9 +1,9 @@
 """The worker daemon: starts its parts in order, and stops them in reverse.
 
-`python -m worker.server --home DIR --port N [--groups a,b] [--slots N]`. It stays in the
-foreground; the launcher detaches it. SIGTERM stops the daemon and leaves its tasks running: their
-results wait on disk, and the next start at this address goes on with them, so that a restart is no
-failover. SIGQUIT stops the tasks too.
+`python -m worker.server --home DIR --port N [--groups a,b] [--reserved] [--slots N]`. It stays
+in the foreground; the launcher detaches it. SIGTERM stops the daemon and leaves its tasks running:
+their results wait on disk, and the next start at this address goes on with them, so that a restart
+is no failover. SIGQUIT stops the tasks too.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", help="the name that others know this worker by")
     parser.add_argument("--port", type=int, help="serves health and metrics; part of its identity")
     parser.add_argument("--groups", help="worker groups that it serves, as a,b")
+    parser.add_argument(
+        "--reserved", action=argparse.BooleanOptionalAction, help="take only tasks of its groups"
+    )
     parser.add_argument("--slots", type=int, help="tasks at the same time")
     parser.add_argument("--held", action="store_true", help="begin after a line of standard input")
     options = parser.parse_args(arguments)
@@ -139,6 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         "worker.host": options.host,
         "worker.port": options.port,
         "worker.groups": options.groups,
+        "worker.reserved": options.reserved,
         "worker.exec_threads": options.slots,
     }
     try:

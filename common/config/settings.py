@@ -180,7 +180,9 @@ class WorkerConfig:
     complement_niceness: Annotated[int, Ge(0), Le(19)] = 5
     """Niceness of complement tasks: 0 competes for the processor as others do, 19 the least."""
     groups: str = ""
-    """Worker groups that it serves, as a,b; empty serves only tasks that ask for no group."""
+    """Worker groups that it serves, as a,b; also takes tasks without a group, unless reserved."""
+    reserved: bool = False
+    """Take only tasks of its groups; false also takes tasks without a group."""
     category: Annotated[str, MinLen(1), MaxLen(128)] = "_default_worker_category"
     """Kind of worker, by which strategies prefer some for certain tasks."""
     heartbeat_interval_seconds: Seconds = 10.0

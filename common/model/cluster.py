@@ -187,14 +187,25 @@ class QueueEntry:
         )
         return entry if entry.name == name else replace(entry, written=name)
 
-    def suits(self, *, group_ids: Iterable[int], ip: int | None, address: str = "") -> bool:
-        """Return True if a worker of these groups and this address may claim it."""
+    def suits(
+        self,
+        *,
+        group_ids: Iterable[int],
+        ip: int | None,
+        address: str = "",
+        is_reserved: bool = False,
+    ) -> bool:
+        """Return True if a worker of these groups and this address may claim it.
+
+        A reserved worker takes only tasks of its groups. The name of an entry for a chosen worker
+        does not contain the group, so the claim of the row decides there.
+        """
         if self.worker:
             return self.worker == address
         if self.worker_group_id > 0 and self.worker_group_id in group_ids:
             return True
         if self.hosts == ANY_WORKER:
-            return self.worker_group_id <= 0
+            return self.worker_group_id <= 0 and not is_reserved
         return ip is not None and str(ip) in self.hosts.split(",")
 
 

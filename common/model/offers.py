@@ -26,13 +26,15 @@ _MAX_ID: Final = 2**63 - 1
 class Offer:
     """The offer of one incarnation of a worker; without groups it serves the default one alone.
 
-    `group_ids` are what it claims by; `groups` are the names it was started with, for people.
+    `group_ids` are what it claims by; `groups` are the names it was started with, for people. A
+    reserved worker takes only tasks of its groups.
     """
 
     slots: int
     version: str
     groups: tuple[str, ...] = ()
     group_ids: frozenset[int] = frozenset()
+    is_reserved: bool = False
 
     def text(self) -> str:
         """The JSON of the row, shortened to what is read again."""
@@ -42,6 +44,7 @@ class Offer:
                 "groupIds": sorted(self.group_ids)[:_MAX_GROUPS],
                 "slots": min(self.slots, _MAX_SLOTS),
                 "version": self.version[:_MAX_VERSION],
+                "reserved": self.is_reserved,
             }
         )
 
@@ -60,17 +63,33 @@ class Offer:
         ids: Any = written.get("groupIds")
         slots: Any = written.get("slots")
         version: Any = written.get("version")
+        # Missing in the row of a worker of a former version.
+        reserved: Any = written.get("reserved", False)
         if not (_are_names(groups) and _are_ids(ids) and _is_number(slots, most=_MAX_SLOTS)):
             return None
         if not isinstance(version, str) or len(version) > _MAX_VERSION:
             return None
-        return cls(slots=slots, version=version, groups=tuple(groups), group_ids=frozenset(ids))
+        if not isinstance(reserved, bool):
+            return None
+        return cls(
+            slots=slots,
+            version=version,
+            groups=tuple(groups),
+            group_ids=frozenset(ids),
+            is_reserved=reserved,
+        )
 
 
-def offer_of(groups: str, group_ids: Collection[int], *, slots: int, version: str) -> Offer:
+def offer_of(
+    groups: str, group_ids: Collection[int], *, slots: int, version: str, is_reserved: bool
+) -> Offer:
     """Build the offer of a worker from its settings and the ids of its groups."""
     return Offer(
-        slots=slots, version=version, groups=names_of(groups), group_ids=frozenset(group_ids)
+        slots=slots,
+        version=version,
+        groups=names_of(groups),
+        group_ids=frozenset(group_ids),
+        is_reserved=is_reserved,
     )
 
 

@@ -44,6 +44,8 @@ class WorkerStatus:
     category: str = DEFAULT_CATEGORY
     mode: WorkerMode = WorkerMode.ENABLED
     group_ids: frozenset[int] = frozenset()
+    is_reserved: bool = False
+    """True if it takes only tasks of its groups."""
 
     def text(self) -> str:
         """The JSON of the heartbeat, shortened to what is read again."""
@@ -55,6 +57,7 @@ class WorkerStatus:
                 "category": self.category[:MAX_CATEGORY],
                 "mode": self.mode.value,
                 "groupIds": sorted(self.group_ids)[:_MAX_GROUPS],
+                "reserved": self.is_reserved,
             }
         )
 
@@ -75,6 +78,8 @@ class WorkerStatus:
         category: Any = written.get("category")
         mode: Any = written.get("mode")
         ids: Any = written.get("groupIds")
+        # Missing in the heartbeat of a worker of a former version.
+        reserved: Any = written.get("reserved", False)
         if not (_is_number(capacity, most=_MAX_SLOTS) and _is_number(used, most=_MAX_SLOTS)):
             return None
         if not (_is_text(version, most=_MAX_VERSION) and _is_text(category, most=MAX_CATEGORY)):
@@ -85,6 +90,8 @@ class WorkerStatus:
             return None
         if not all(_is_number(each, most=_MAX_ID) for each in ids):
             return None
+        if not isinstance(reserved, bool):
+            return None
         return cls(
             capacity=capacity,
             used=used,
@@ -92,6 +99,7 @@ class WorkerStatus:
             category=category,
             mode=WorkerMode(mode),
             group_ids=frozenset(ids),
+            is_reserved=reserved,
         )
 
 

@@ -43,6 +43,7 @@ class CauseKind(StrEnum):
     QUEUED = "queued"
     NO_WORKER = "no_worker"
     NO_WORKER_IN_GROUP = "no_worker_in_group"
+    ALL_RESERVED = "all_reserved"
     WORKER_GONE = "worker_gone"
     WORKER_UNFIT = "worker_unfit"
     WORKER_DISABLED = "worker_disabled"

@@ -25,6 +25,11 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
     fits = workers
     if place.group_id > 0:
         fits = [node for node in workers if _serves(node, place, alive)]
+    else:
+        fits = [node for node in workers if not _is_reserved(node, alive)]
+        if not fits:
+            yield _all_reserved_cause()
+            return
     if not fits:
         names = "; ".join(_served(node, alive) for node in workers[:MAX_LISTED])
         more = f"; and {len(workers) - MAX_LISTED} more" if len(workers) > MAX_LISTED else ""
@@ -69,6 +74,20 @@ def _serves(node: Node, place: QueuePlace, alive: Alive) -> bool:
     offer = alive.offers.get(node)
     told = offer is not None and place.group_id in offer.group_ids
     return told or node.address.rpartition(":")[0] in place.addresses
+
+
+def _is_reserved(node: Node, alive: Alive) -> bool:
+    offer = alive.offers.get(node)
+    return offer is not None and offer.is_reserved
+
+
+def _all_reserved_cause() -> Cause:
+    return Cause(
+        cause=CauseKind.ALL_RESERVED,
+        subject="workers",
+        text="no worker takes tasks without a group: all are reserved",
+        next="orcaflow server start worker-server",
+    )
 
 
 def _served(node: Node, alive: Alive) -> str:

@@ -195,7 +195,7 @@ class _Deciding:
 
     def _serves(self, address: str, task: AskingTask) -> bool:
         if task.group_id <= 0:
-            return True
+            return not self._workers[address].is_reserved
         return (
             task.group_id in self._workers[address].group_ids
             or host_of(address) in task.group_hosts

@@ -2,18 +2,18 @@
 
 Only a few attempts at a time are hinted at, and only while few runs are under way: where much is to
 be done the queue is faster, since each worker takes many of its entries together. Workers take
-turns, but for those that take no tasks. A hint is no promise: the worker may be full, or others may
-wait for its slots.
+turns; disabled and reserved ones are left out. A hint does not bind the worker, which may be full
+or have others waiting for its slots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, timedelta
 from itertools import count
 
 from common.errors import ServiceUnreachableError
-from common.model.cluster import NodeKind
+from common.model.cluster import Heartbeat, Node, NodeKind
 from common.model.workers import WorkerMode, shunned
 from common.registry.protocol import Membership
 
@@ -58,12 +58,13 @@ class HintTargets:
             self._changed = False
             try:
                 workers = self._membership.nodes(NodeKind.WORKER)
+                beats = self._membership.heartbeats(NodeKind.WORKER)
                 modes = self._modes()
             except ServiceUnreachableError:
                 self._changed = True
                 raise
             addresses = sorted(node.address for node in workers)
-            out = shunned(addresses, modes)
+            out = shunned(addresses, modes).keys() | _reserved(beats)
             self._addresses = tuple(each for each in addresses if each not in out)
         return _LONG
 
@@ -75,3 +76,13 @@ class HintTargets:
         """Called on the registry's thread."""
         self._changed = True
         self.wake()
+
+
+def _reserved(beats: Mapping[Node, str]) -> set[str]:
+    """Return the addresses of reserved workers, since a hint is for tasks without a group."""
+    read = {node.address: Heartbeat.parse(text, zone=UTC) for node, text in beats.items()}
+    return {
+        address
+        for address, beat in read.items()
+        if beat is not None and beat.status is not None and beat.status.is_reserved
+    }

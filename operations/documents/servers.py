@@ -21,6 +21,7 @@ def member_row(found: MemberHealth) -> dict[str, object]:
         "health": found.health,
         "reason": found.reason,
         "groups": offer and list(offer.groups),
+        "reserved": offer and offer.is_reserved,
         "slots": offer and offer.slots,
         "version": offer and offer.version,
     }

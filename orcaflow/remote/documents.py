@@ -206,7 +206,13 @@ def member_of(row: Mapping[str, Any]) -> MemberHealth:
         )
     offer = None
     if row["slots"] is not None:
-        offer = Offer(slots=row["slots"], version=row["version"], groups=tuple(row["groups"]))
+        offer = Offer(
+            slots=row["slots"],
+            version=row["version"],
+            groups=tuple(row["groups"]),
+            # An api-server of a former version does not report it.
+            is_reserved=bool(row.get("reserved")),
+        )
     return MemberHealth(
         member=Member(
             kind=NodeKind[row["kind"].upper()],

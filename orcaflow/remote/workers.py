@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from common.model.offers import Offer
 from common.model.workers import WorkerMode, WorkerStatus
 from common.store.people.worker_modes import GivenMode
 from common.store.people.worker_strategies import StrategyView
@@ -37,6 +38,16 @@ def set_mode(
     )
 
 
+def _offer_of(row: Mapping[str, Any]) -> Offer:
+    """Read what the list shows of an offer; older api-servers do not send `reserved`."""
+    return Offer(
+        slots=row["capacity"] or 0,
+        version=row["version"] or "",
+        groups=tuple(row["groups"]),
+        is_reserved=bool(row.get("reserved")),
+    )
+
+
 def _view_of(row: Mapping[str, Any]) -> WorkerView:
     mode, since = WorkerMode(row["mode"]), moment_of(row["since"])
     return WorkerView(
@@ -52,7 +63,7 @@ def _view_of(row: Mapping[str, Any]) -> WorkerView:
             category=row["category"],
             mode=WorkerMode(row["obeys"]),
         ),
-        groups=None if row["groups"] is None else tuple(row["groups"]),
+        offer=None if row["groups"] is None else _offer_of(row),
         given=None
         if since is None
         else GivenMode(

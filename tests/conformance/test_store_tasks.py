@@ -97,6 +97,31 @@ def test_an_attempt_is_claimed_by_the_worker_that_was_chosen_for_it_alone(db: Ta
     assert claim(db, [a, b], node=WORKER) == [a]
 
 
+@pytest.mark.parametrize("hinted", [False, True])
+def test_a_reserved_worker_claims_no_attempt_without_a_group(db: Tables, *, hinted: bool) -> None:
+    shared, bound = a_run(db), a_run(db)
+    db.update(t.process_instance, bound.process_instance_id, worker_group_id=4)
+    a, b, c, d = (*submit(db, shared, "a", "b", "c"), *submit(db, bound, "d"))
+    db.update(t.task_instance, b, worker_group_id=4)
+    # A choice that a master made before the worker was reserved.
+    db.update(t.task_instance, c, host=WORKER.address)
+
+    def claimed(*, is_reserved: bool) -> list[int]:
+        found = db.tasks.claim(
+            WORKER,
+            [a, b, c, d],
+            folders=FOLDERS,
+            now=LATER,
+            hinted=hinted,
+            is_reserved=is_reserved,
+        )
+        return [each.id for each in found]
+
+    # A hint claims nothing that is bound to a group.
+    assert claimed(is_reserved=True) == ([] if hinted else [b, d])
+    assert claimed(is_reserved=False) == [a, c]
+
+
 def test_a_run_that_began_otherwise_is_no_complement_run(db: Tables) -> None:
     owned = a_run(db, command_type=CommandType.SCHEDULER)
     db.update(

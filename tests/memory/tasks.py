@@ -54,6 +54,7 @@ class MemoryTaskStore(TaskStore):
         folders: AttemptFolders,
         now: datetime,
         hinted: bool = False,
+        is_reserved: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         claimed = []
         with self._db.transaction("claim", by=node) as tx:
@@ -63,7 +64,8 @@ class MemoryTaskStore(TaskStore):
                     continue
                 if task.host not in (None, node.address):
                     continue
-                if hinted and entry_of(self._db, task_id).worker_group_id > 0:
+                is_bound = entry_of(self._db, task_id).worker_group_id > 0
+                if (hinted and is_bound) or (is_reserved and not is_bound):
                     continue
                 places = folders.paths(
                     task.process_definition_id, task.process_instance_id, task.id

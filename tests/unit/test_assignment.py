@@ -75,6 +75,14 @@ def test_a_task_of_a_group_goes_to_a_worker_that_serves_it_by_its_start_or_its_h
     assert choices(task(1, group_id=8), workers=workers).assigned == {}
 
 
+def test_a_reserved_worker_is_chosen_for_tasks_of_its_groups_alone() -> None:
+    reserved = status(group_ids=frozenset({7}), is_reserved=True)
+    workers = {"a:1": reserved, "b:1": status()}
+    made = choices(task(1), task(2), task(3, group_id=7), workers=workers)
+    assert made.assigned == {1: "b:1", 2: "b:1", 3: "a:1"}
+    assert choices(task(1), workers={"a:1": reserved}).assigned == {}
+
+
 @pytest.mark.parametrize("mode", [WorkerMode.DISABLED, WorkerMode.LAZY])
 def test_who_takes_no_tasks_is_not_chosen_and_loses_what_it_has_not_claimed(
     mode: WorkerMode,

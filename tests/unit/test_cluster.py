@@ -271,6 +271,13 @@ def test_an_entry_of_a_group_suits_its_workers_alone() -> None:
     assert not entry.suits(group_ids=(), ip=5)
 
 
+def test_an_entry_without_a_group_suits_no_reserved_worker() -> None:
+    assert not ENTRY.suits(group_ids=(), ip=5, is_reserved=True)
+    assert not replace(ENTRY, yields=True).suits(group_ids=(7,), ip=5, is_reserved=True)
+    assert replace(ENTRY, worker_group_id=7).suits(group_ids=(7,), ip=5, is_reserved=True)
+    assert replace(ENTRY, hosts="5").suits(group_ids=(), ip=5, is_reserved=True)
+
+
 def test_an_entry_for_addresses_suits_those_addresses_and_the_group() -> None:
     entry = replace(ENTRY, hosts="10,11", worker_group_id=7)
     assert entry.suits(group_ids=(), ip=11)

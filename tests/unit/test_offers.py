@@ -13,13 +13,17 @@ GOOD: dict[str, Any] = {"groups": ["etl"], "groupIds": [4], "slots": 8, "version
 
 
 def test_a_worker_reads_what_it_wrote() -> None:
-    offer = offer_of(" etl, 7,, 夜", {7, 4, 9}, slots=8, version="0.1.0")
+    offer = offer_of(" etl, 7,, 夜", {7, 4, 9}, slots=8, version="0.1.0", is_reserved=True)
     assert offer == Offer(
-        slots=8, version="0.1.0", groups=("etl", "7", "夜"), group_ids=frozenset({4, 7, 9})
+        slots=8,
+        version="0.1.0",
+        groups=("etl", "7", "夜"),
+        group_ids=frozenset({4, 7, 9}),
+        is_reserved=True,
     )
     assert Offer.read(offer.text()) == offer
     assert Offer.read(json.dumps(GOOD | {"later": [1]})) == offer_of(
-        "etl", [4], slots=8, version="0.1.0"
+        "etl", [4], slots=8, version="0.1.0", is_reserved=False
     )
 
 
@@ -52,6 +56,7 @@ def test_an_offer_that_is_too_long_is_told_shortened() -> None:
                 {"slots": 0}, {"slots": -1}, {"slots": "8"}, {"slots": True}, {"slots": 1.5},
                 {"slots": 10**9}, {"slots": None}, {"version": 1}, {"version": None},
                 {"version": "v" * 65}, {"version": ["1"]},
+                {"reserved": 1}, {"reserved": None}, {"reserved": "true"},
             )
         ),
     ],

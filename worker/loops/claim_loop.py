@@ -84,6 +84,7 @@ class ClaimLoop:
         group_ids: Callable[[], Collection[int]],
         ip: int | None,
         address: str = "",
+        is_reserved: bool = False,
         folders: AttemptFolders,
         clock: Clock,
         batch: int,
@@ -93,7 +94,8 @@ class ClaimLoop:
     ) -> None:
         """`wake` is called, from any thread, when there may be something to claim.
 
-        `complement_slots`: how many of the `slots` complements may take at most.
+        `complement_slots`: how many of the `slots` complements may take at most. A reserved worker
+        claims only attempts of its groups.
         """
         self._store = store
         self._queue = queue
@@ -106,6 +108,7 @@ class ClaimLoop:
         self._group_ids = group_ids
         self._ip = ip
         self._address = address
+        self._is_reserved = is_reserved
         self._folders = folders
         self._clock = clock
         self._batch = batch
@@ -357,7 +360,12 @@ class ClaimLoop:
                 break
             if entry.yields and (empty <= 0 or complement <= 0):
                 continue
-            if entry.suits(group_ids=groups, ip=self._ip, address=self._address):
+            if entry.suits(
+                group_ids=groups,
+                ip=self._ip,
+                address=self._address,
+                is_reserved=self._is_reserved,
+            ):
                 found.append(entry)
                 empty -= 1
                 if entry.yields:
@@ -373,6 +381,7 @@ class ClaimLoop:
             folders=self._folders,
             now=self._clock.now(),
             hinted=self._unsure_hinted,
+            is_reserved=self._is_reserved,
         )
         self._lately.update((task.id, None) for task in claimed)
         while len(self._lately) > _REMEMBERED_CLAIMS:

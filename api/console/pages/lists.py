@@ -341,6 +341,7 @@ LISTS: Final = (
             Column(title=marked("Kind"), key="kind"),
             Column(title=marked("Health"), key="health"),
             Column(title=marked("Groups"), key="groups"),
+            Column(title=marked("Reserved"), key="reserved"),
             Column(title=marked("Slots"), key="slots"),
             Column(title=marked("Version"), key="version"),
             Column(title=marked("Since"), key="since"),

@@ -187,11 +187,13 @@ class TaskStore(Protocol):
         folders: AttemptFolders,
         now: datetime,
         hinted: bool = False,
+        is_reserved: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         """SUBMITTED → RUNNING for the attempts that may still start, in the order of the ids given.
 
         An attempt that is left out has ended, was withdrawn, or was claimed by another worker; or
         it is not everybody's, if it was only `hinted` at: whoever reads the tables may do that.
+        A reserved worker claims nothing without a group.
         """
         ...
 

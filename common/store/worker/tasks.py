@@ -123,6 +123,9 @@ def _named_in(state: TaskState) -> ColumnElement[bool]:
     return task_instance.c.state + 0 == int(state)
 
 
+_GROUP: Final = func.greatest(task_instance.c.worker_group_id, process_instance.c.worker_group_id)
+"""More than 0 if the attempt is bound to a worker group."""
+
 # A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
 _CLAIMABLE: Final = (
     select(
@@ -184,9 +187,11 @@ _CLAIMABLE: Final = (
     .where(
         or_(
             cast(bindparam("queued"), Boolean),
-            func.greatest(task_instance.c.worker_group_id, process_instance.c.worker_group_id) <= 0,
+            _GROUP <= 0,
         )
     )
+    # This holds for the queue, a hint, and a choice made before the worker was reserved.
+    .where(or_(cast(bindparam("takes_any"), Boolean), _GROUP > 0))
     .with_for_update(of=task_instance, key_share=True, skip_locked=True)
 )
 
@@ -367,6 +372,7 @@ class PostgresTaskStore(TaskStore):
         folders: AttemptFolders,
         now: datetime,
         hinted: bool = False,
+        is_reserved: bool = False,
     ) -> tuple[ClaimedTask, ...]:
         ids = possible_ids(task_instance_ids)
         if not ids:
@@ -377,6 +383,7 @@ class PostgresTaskStore(TaskStore):
             "work": folders.work,
             "logs": folders.logs,
             "queued": not hinted,
+            "takes_any": not is_reserved,
             **_holder(node),
         }
         with single(self._engine) as db:

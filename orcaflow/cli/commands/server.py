@@ -25,7 +25,7 @@ app = typer.Typer(
 
 MEMBER_COLUMNS = (
     *("kind", "address", "pid", "cpu", "memory", "load", "since", "health"),
-    *("groups", "slots", "version"),
+    *("groups", "reserved", "slots", "version"),
 )
 STATUS_COLUMNS = ("name", "host", "port", "pid", "incarnation", "state", "since")
 _NameArgument = Annotated[
@@ -37,6 +37,10 @@ _PortOption = Annotated[
 ]
 _GroupsOption = Annotated[
     str | None, typer.Option("--groups", metavar="A,B", help="Worker groups that it serves.")
+]
+_ReservedOption = Annotated[
+    bool | None,
+    typer.Option("--reserved/--no-reserved", help="Take only tasks of its groups."),
 ]
 _SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Tasks at the same time on the worker.")
@@ -64,6 +68,7 @@ def start(
     *,
     port: _PortOption = None,
     groups: _GroupsOption = None,
+    reserved: _ReservedOption = None,
     slots: _SlotsOption = None,
     free_ports: _FreePortsOption = False,
     masters: Annotated[int, typer.Option(min=0, help="For standalone-server.")] = 1,
@@ -81,7 +86,7 @@ def start(
     ZooKeeper (unless others are configured), the schema, a worker, a master and an api-server.
     Everything is kept below ORCAFLOW_HOME. Fields: name, host, port, pid, already.
     """
-    _check_options(name, port=port, groups=groups, slots=slots, without=without)
+    _check_options(name, port=port, groups=groups, reserved=reserved, slots=slots, without=without)
     from operations import servers
     from operations.daemon_options import Options
 
@@ -89,7 +94,7 @@ def start(
         _cluster(within),
         name,
         port=port,
-        options=Options(groups=groups, slots=slots),
+        options=Options(groups=groups, reserved=reserved, slots=slots),
         free_ports=free_ports or (name is ServerName.STANDALONE and port == 0),
         masters=masters,
         workers=workers,
@@ -139,6 +144,7 @@ def restart(
     *,
     port: _PortOption = None,
     groups: _GroupsOption = None,
+    reserved: _ReservedOption = None,
     slots: _SlotsOption = None,
     now: _NowOption = False,
     within: _WithinOption = 60,
@@ -148,7 +154,7 @@ def restart(
 
     Without --port, all masters or workers of this home. Fields: as of `start`.
     """
-    _check_options(name, port=port, groups=groups, slots=slots)
+    _check_options(name, port=port, groups=groups, reserved=reserved, slots=slots)
     from operations import servers
     from operations.daemon_options import Options
 
@@ -156,7 +162,7 @@ def restart(
         _cluster(within),
         name,
         port=port,
-        options=Options(groups=groups, slots=slots),
+        options=Options(groups=groups, reserved=reserved, slots=slots),
         now=now,
         within=timedelta(seconds=within),
         notify=say,
@@ -191,8 +197,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
-    health, reason, and of workers groups, slots and version, as each told them when it began; null
-    if it did not, or PostgreSQL does not answer.
+    health, reason, and of workers groups, reserved, slots and version, as each reported them at its
+    start; null if it did not, or if PostgreSQL does not respond.
     """
     from operations.documents.servers import member_row
     from operations.members import members_with_health
@@ -225,14 +231,17 @@ def _check_options(
     *,
     port: int | None,
     groups: str | None,
+    reserved: bool | None,
     slots: int | None,
     without: str | None = None,
 ) -> None:
-    if (groups is not None or slots is not None) and name not in (
+    if (groups is not None or reserved is not None or slots is not None) and name not in (
         ServerName.WORKER,
         ServerName.STANDALONE,
     ):
-        raise typer.BadParameter(f"--groups and --slots are for workers, not for {name}")
+        raise typer.BadParameter(
+            f"--groups, --reserved and --slots are for workers, not for {name}"
+        )
     if without is not None and name is not ServerName.STANDALONE:
         raise typer.BadParameter(f"--without is for standalone-server, not for {name}")
     if name is ServerName.STANDALONE and port:

@@ -21,7 +21,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-WORKER_COLUMNS = ("address", "alive", "mode", "used", "capacity", "category", "groups", "reason")
+WORKER_COLUMNS = (
+    "address",
+    "alive",
+    "mode",
+    "used",
+    "capacity",
+    "category",
+    "groups",
+    "reserved",
+    "reason",
+)
 
 _Worker = Annotated[
     str, typer.Argument(metavar="HOST[:PORT]", help="A worker, or all workers of a host.")
@@ -36,8 +46,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living workers, and those that were taken out of service.
 
     Fields: address, alive, mode (enabled, lazy or disabled, as it was given), obeys (the mode that
-    the worker itself tells), capacity (slots), used, category, version, groups, and reason, by and
-    since of a mode that was given.
+    the worker itself tells), capacity (slots), used, category, version, groups, reserved
+    (takes only tasks of its groups), and reason, by and since of a mode that was given.
     """
     from operations.documents.workers import worker_row
     from operations.session import opened

@@ -101,6 +101,7 @@ class Place:
         batch: int = 4,
         group_ids: tuple[int, ...] = (),
         complement_slots: int = 0,
+        reserved: bool = False,
     ) -> None:
         self.clock = VirtualClock()
         self.database = MemoryDatabase()
@@ -115,6 +116,7 @@ class Place:
                 exec_threads=slots,
                 complement_threads=complement_slots,
                 fetch_task_num=batch,
+                reserved=reserved,
             ),
             clock=self.clock,
             registry=self.registry,
@@ -174,7 +176,7 @@ class Place:
     def submit(self, *, group: int = -1, priority: int = 2, complement: bool = False) -> int:
         """A submitted attempt, in the tables and in the queue."""
         run = self.complement if complement else self.process
-        task = self.row(process_instance_id=run)
+        task = self.row(process_instance_id=run, worker_group_id=group)
         entry = replace(self.entry(task, group=group, priority=priority), yields=complement)
         self.registry.task_queue.offer([replace(entry, process_instance_id=run)])
         self.zookeeper.deliver()

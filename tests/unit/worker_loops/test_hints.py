@@ -9,7 +9,7 @@ import pytest
 from common.errors import ServiceUnreachableError
 from common.model.cluster import NodeKind
 from common.model.states import TaskState
-from common.model.workers import WorkerMode
+from common.model.workers import WorkerMode, WorkerStatus
 from common.store.listen import ORDERS, Channel, Notification
 from master.loops.hint_targets import MOST_ATTEMPTS, HintTargets
 from tests.unit.worker_loops.place import Place
@@ -176,6 +176,16 @@ def test_who_takes_no_tasks_is_told_of_nothing(place: Place) -> None:
     targets.look_again()
     targets.run_once()
     assert targets.target(1) is None
+
+
+def test_a_reserved_worker_gets_no_hint(place: Place) -> None:
+    place.join()
+    status = WorkerStatus(capacity=1, used=0, version="1", is_reserved=True)
+    beat = f"w,1,0,0,0,2026-01-01 00:00:00,2026-01-01 00:00:00,{status.text()}"
+    place.zookeeper.registry().membership.join(NodeKind.WORKER, "w:2", beat)
+    targets = HintTargets(place.zookeeper.registry().membership)
+    targets.run_once()
+    assert {targets.target(1) for _ in range(3)} == {"w:1"}
 
 
 def test_a_change_of_modes_and_a_reminder_are_passed_on(place: Place) -> None:
