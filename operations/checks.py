@@ -61,7 +61,7 @@ def findings() -> list[Finding]:
     except ConfigurationError as error:
         return [*found, _failed("configuration", str(error), "mend the settings that are named")]
     found.append(_ok("configuration", f"ORCAFLOW_HOME is {config.home}"))
-    found += [_java(), _spark_submit(config), _disk(config)]
+    found += [_java(), _spark_submit(config), _shell(config), _disk(config)]
     found += _database(config)
     found += _zookeeper(config)
     return found
@@ -95,6 +95,15 @@ def _spark_submit(config: Config) -> Finding:
     if not os.access(program, os.X_OK):
         return _failed("spark-submit", f"{program} is not there or no program", cure)
     return _ok("spark-submit", str(program))
+
+
+def _shell(config: Config) -> Finding:
+    name = config.worker.shell
+    path = shutil.which(name)
+    if path is None:
+        cure = "install it, or name another shell in worker.shell of worker.toml"
+        return _failed("shell", f"there is no {name}, which runs SHELL tasks", cure)
+    return _ok("shell", path)
 
 
 def _disk(config: Config) -> Finding:

@@ -336,6 +336,7 @@ class WorkerServer:
                 python=settings.python,
                 spark_home=settings.spark_home,
                 env_path=settings.env_path,
+                shell=settings.shell,
                 environment=seen,
                 splices_scripts=settings.shell_parameters == "spliced",
                 http_allowed=listed(settings.http_allowed),

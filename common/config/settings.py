@@ -211,6 +211,8 @@ class WorkerConfig:
     """PYTHON tasks run in forks of an interpreter (default), or each in a new one (fresh)."""
     spark_home: str = ""
     """A Spark installation; empty uses the one inside the pyspark package."""
+    shell: Annotated[str, MinLen(1), MaxLen(256)] = "bash"
+    """The shell of SHELL tasks without a #! line: a name on their PATH, or an absolute path."""
     env_path: str = ""
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
     shell_parameters: Literal["spliced", "environment"] = "spliced"

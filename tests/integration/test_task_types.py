@@ -44,6 +44,80 @@ def test_a_shell_script_may_name_its_interpreter(host: Host) -> None:
     assert "\n2\n" in host.log(1)
 
 
+BASH_SCRIPTS = {
+    "output of both streams": ("ls /nowhere &> log; test -s log && echo right", "right"),
+    "==": ('x=1; if [ "$x" == 1 ]; then echo right; else echo wrong; fi', "right"),
+    "RANDOM": ('[ -n "$RANDOM" ] && echo right', "right"),
+    "[[": ("[[ abc == a* ]] && echo right", "right"),
+    "array": ('a=(x y); echo "${a[1]} ${#a[@]}"', "y 2"),
+    "braces": ("echo {1..3}", "1 2 3"),
+    "process substitution": ("cat <(echo right)", "right"),
+    "here string": ('cat <<< "right"', "right"),
+    "source": ("echo echo right > lib.sh; source ./lib.sh", "right"),
+    "pipefail": ("set -o pipefail; false | true || echo right", "right"),
+    "substring": ('x=2026-11-29; echo "${x:0:4} ${x//-/}"', "2026 20261129"),
+    "C loop": ("for ((i = 0; i < 3; i++)); do printf $i; done; echo", "012"),
+    "echo": (r"""echo 'a\nb'""", r"a\nb"),
+    "function": ("function f { local x=right; echo $x; }; f", "right"),
+    "PIPESTATUS": ('false | true; echo "${PIPESTATUS[0]}"', "1"),
+    "printf": ("printf '%q %(%Y)T\n' 'a b' 0", r"a\ b 1970"),
+}
+
+
+@pytest.mark.parametrize("name", BASH_SCRIPTS)
+def test_a_shell_script_means_what_bash_makes_of_it(host: Host, name: str) -> None:
+    script, printed = BASH_SCRIPTS[name]
+    assert host.run(host.task(1, f"export TZ=UTC\n{script}\n")).state is TaskState.SUCCESS
+    assert f"\n{printed}\n" in host.log(1), host.log(1)
+
+
+@pytest.mark.parametrize("shell", ["sh", "/bin/sh", "${which}"])
+def test_a_task_may_name_its_shell(host: Host, shell: str) -> None:
+    local = [{"prop": "which", "direct": "IN", "type": "VARCHAR", "value": "sh"}]
+    params = {"rawScript": "echo ${BASH_VERSION-no bash}", "shell": shell}
+    end = host.run(host.task(1, task_type="SHELL", params=params, local=local))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    # Where sh is bash, it is bash in its POSIX mode, which has the variable too.
+    is_bash = Path("/bin/sh").resolve().name == "bash"
+    assert ("\nno bash\n" in host.log(1)) is not is_bash
+
+
+def test_an_interpreter_in_the_script_goes_before_the_shell(host: Host) -> None:
+    script = "#!/usr/bin/env python3\nprint('from python')\n"
+    end = host.run(host.task(1, task_type="SHELL", params={"rawScript": script, "shell": "sh"}))
+    assert end.state is TaskState.SUCCESS, host.log(1)
+    assert "\nfrom python\n" in host.log(1)
+
+
+@pytest.mark.parametrize(
+    ("shell", "problem"),
+    [
+        ("nosuchshell", "params.shell: there is no program nosuchshell on this worker; install it"),
+        ("/bin/nosuchshell", "params.shell: there is no program /bin/nosuchshell on this worker"),
+        ("-c", "params.shell must be the name of a shell as bash, or its path as /bin/zsh"),
+        ("sh -c", "params.shell must be the name of a shell"),
+        ("../sh", "params.shell must be the name of a shell"),
+    ],
+)
+def test_a_shell_that_cannot_run_the_script_is_named_with_the_cure(
+    host: Host, shell: str, problem: str
+) -> None:
+    params = {"rawScript": "touch ran", "shell": shell}
+    end = host.run(host.task(1, task_type="SHELL", params=params))
+    assert end.state is TaskState.FAILURE
+    assert problem in str(end.reason)
+
+
+def test_a_worker_without_its_shell_fails_the_task_and_names_the_setting(tmp_path: Path) -> None:
+    host = Host(tmp_path, settings=TaskSettings(shell="nosuchshell"))
+    end = host.run(host.task(1, "true"))
+    assert end.state is TaskState.FAILURE
+    assert "worker.shell: there is no program nosuchshell on this worker; install it, or name" in (
+        end.reason or ""
+    )
+    host.supervisor.close()
+
+
 def test_a_value_in_a_variable_is_no_command_x11(host: Host) -> None:
     evil = "x; touch PWNED $(touch PWNED) `touch PWNED` \" '\n${nosuch}"
     given = json.dumps({"day": evil, "BASH_ENV": "/nowhere", "LD_PRELOAD": "/nowhere"})

@@ -58,7 +58,7 @@ _PLACES = (
     *("another file has the name", "no name of a namespace", "is not for the master"),
     *("must be the id of a data source; `orcaflow", "no data source with the id", "run elsewhere"),
     *("could be neither followed nor stopped", "is not among those of", "stands inside"),
-    "which is not on this worker",
+    *("which is not on this worker", "there is no program"),
     # The dialect depends on the data source.
     "is never closed",
 )
@@ -121,6 +121,7 @@ def read(folder: Path, *nodes: dict[str, Any]) -> DefinitionDocument:
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("SHELL", {"rawScript": ["a"]}, "params.rawScript: must be text, not a list"),
+    ("SHELL", {"rawScript": "a", "shell": "sh -c"}, "params.shell: must be the name of a shell"),
     ("PYTHON", {"rawScript": "1", "file": "x.py"}, "params.rawScript: and params.file are both"),
     ("PYTHON", {"rawScript": "1", "mainArgs": "'a"}, "params.mainArgs: can't be split into words"),
     ("PYTHON", {"rawScript": "1", "profile": "x"}, "params.profile: must be one of default, fresh"),

@@ -64,7 +64,7 @@ def test_every_task_is_told_who_it_is(tmp_path: Path) -> None:
     assert made.environment["ORCAFLOW_DATA_DIR"] == str(tmp_path / "data")
     assert made.environment["LC_ALL"] == "C"
     assert "SECRET" not in made.environment
-    assert made.argv == ("/bin/sh", str(tmp_path / "tasks/1/2/3/1_2_3_node.sh"))
+    assert made.argv == ("/bin/bash", str(tmp_path / "tasks/1/2/3/1_2_3_node.sh"))
 
 
 def test_a_task_without_a_schedule_counts_its_dates_from_its_start(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ class TaskSettings:
     python: str = ""
     spark_home: str = ""
     env_path: str = ""
+    shell: str = "bash"
+    """The shell of SHELL tasks that name none, and the one that reads `env_path`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
     http_allowed: tuple[str, ...] = ()
@@ -228,11 +230,13 @@ class TaskContext:
             raise TaskParameterError(f"params.{key}: there is no file {name} on this worker")
         return path
 
-    def program(self, name: str, setting: str) -> str:
+    def program(self, name: str, setting: str, *, cure: str = "") -> str:
         """Return the path of a program that must be there, by its path or on `PATH`."""
         path = find_program(name, self.settings.environment.get("PATH", os.defpath))
         if path is None:
-            raise TaskParameterError(f"{setting}: there is no program {name} on this worker")
+            raise TaskParameterError(
+                f"{setting}: there is no program {name} on this worker{cure and '; '}{cure}"
+            )
         return path
 
 

@@ -1,4 +1,4 @@
-"""SHELL: a script, run by `sh`, or by what its first line names.
+"""SHELL: a script, run by bash, by the shell that the task names, or by its `#!` line.
 
 Parameters are given as variables (`common.params.variables`), and put into the text where that asks
 for it, unless the worker's operator refuses it.
@@ -10,25 +10,36 @@ of the host could read it. An environment file, if one is configured, is sourced
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
-from worker.launching.base import Launch, TaskContext, TaskParameterError
+from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, Key, TaskTypeSpec, ValueFaultError
+from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import KEEP_CHILDREN, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
 
-_SHELL = "/bin/sh"
+_SHELL_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}|/[\w./+-]{1,255}")
 
 # The path comes as an argument: a text that Orcaflow composes holds nobody's words.
 # No parameter has its variable's name, which the task would else find changed.
 _SOURCE = 'ORCAFLOW_ENV_PATH=$1; shift; . "$ORCAFLOW_ENV_PATH"; exec "$@"'
 
 
+def _check_shell(value: Any) -> None:
+    if not _SHELL_NAME.fullmatch(str(value)):
+        raise ValueFaultError("must be the name of a shell as bash, or its path as /bin/zsh")
+
+
+SHELL: Final = Key(
+    name="shell",
+    about="The shell that runs the script, as bash, zsh or /bin/sh; the default is `worker.shell`.",
+    check=_check_shell,
+)
 SPEC: Final = TaskTypeSpec(
     name="SHELL",
     about="A shell script.",
-    keys=(RAW_SCRIPT, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
+    keys=(RAW_SCRIPT, SHELL, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name,),),
     scripts=(RAW_SCRIPT.name,),
     # Making the file takes a good part of the time that starting a short script takes.
@@ -47,16 +58,36 @@ class ShellTask:
             raise TaskParameterError("params.rawScript is empty")
         fetch_resources(context)
         path = context.write(f"{context.app_id}_node.sh", script, executable=True)
-        argv = (str(path),) if _has_interpreter(script) else (_SHELL, str(path))
+        argv = (str(path),) if _has_interpreter(script) else (_shell(context), str(path))
         env_path = context.settings.env_path
         if env_path:
             if not Path(env_path).is_file():
                 raise TaskParameterError(f"worker.env_path: there is no file {env_path}")
-            argv = (_SHELL, "-c", _SOURCE, "orcaflow", str(Path(env_path).absolute()), *argv)
+            argv = (
+                _shell(context),
+                "-c",
+                _SOURCE,
+                "orcaflow",
+                str(Path(env_path).absolute()),
+                *argv,
+            )
         return Launch(argv=argv, keeps_children=context.flag(KEEP_CHILDREN), leads=True)
 
 
 TASK_TYPE: Final = ShellTask
+
+
+def _shell(context: TaskContext) -> str:
+    """Return the path of the shell that the task names, or else the worker's settings."""
+    named = context.substitute(context.text(SHELL.name)).strip()
+    with fault_at(SHELL.name):
+        if named:
+            _check_shell(named)
+    return context.program(
+        named or context.settings.shell,
+        f"params.{SHELL.name}" if named else "worker.shell",
+        cure="install it, or name another shell by worker.shell or by the task's key `shell`",
+    )
 
 
 def _has_interpreter(script: str) -> bool:
