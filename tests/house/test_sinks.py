@@ -24,6 +24,8 @@ SINKS = frozenset(
     }
 )
 
+_STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output"})
+"""Functions that start a program and take `shell`."""
 _TOPOLOGY = "the author's own command and the task that runs the topology, never a daemon"
 _AS_THE_TASK = "the process of a task, which runs as the task's account"
 _DATA_SOURCE = "checked by common.model.datasource_urls"
@@ -86,8 +88,14 @@ def sinks_in(module: ast.AST) -> Iterator[str]:
             found = _name(node.func)
             if found is not None:
                 yield found
-            if any(each.arg == "shell" and not _is_false(each.value) for each in node.keywords):
+            if _last_word(node.func) in _STARTERS and any(
+                each.arg == "shell" and not _is_false(each.value) for each in node.keywords
+            ):
                 yield "shell=True"
+
+
+def _last_word(function: ast.expr) -> str:
+    return getattr(function, "id", None) or getattr(function, "attr", "")
 
 
 def _is_false(value: ast.expr) -> bool:
