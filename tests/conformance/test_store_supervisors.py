@@ -170,6 +170,22 @@ def test_a_lease_that_is_over_goes_to_another_master_with_the_next_epoch(streams
     assert owned(streams, name).epoch == second.epoch + 1
 
 
+def test_a_former_lease_of_the_same_master_writes_nothing(streams: Streams) -> None:
+    former = owned(streams)
+    store = streams.supervisors
+    store.release(MASTER, [former])
+    present = owned(streams, former.supervisor)
+    assert present.epoch == former.epoch + 1
+    # The owner and its lease are right; only the epoch shows that the step is from before.
+    with pytest.raises(LeaseLostError):
+        apply(streams, former, StartAssignment(assignment=a_task(former)))
+    assert loaded(streams, present).tasks == ()
+    assert list(store.renew(MASTER, [former, present], lease=LEASE)) == [present]
+    store.release(MASTER, [former])
+    apply(streams, present, StartAssignment(assignment=a_task(present)))
+    assert [each.assignment for each in loaded(streams, present).tasks] == [a_task(present)]
+
+
 def test_a_step_is_written_whole_or_not_at_all(db: Tables, streams: Streams) -> None:
     lease = owned(streams)
     with pytest.raises(StoreConflictError, match="requests"):
