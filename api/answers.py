@@ -69,6 +69,7 @@ class Definition(Answer):
     release_state: str
     usable: bool
     project_id: int
+    project: str | None
     description: str | None
     create_time: datetime
     update_time: datetime
@@ -91,6 +92,7 @@ class Schedule(Answer):
 
     id: int
     definition: str | None
+    project: str | None
     process_definition_id: int
     release_state: str | None
     definition_online: bool
@@ -132,6 +134,7 @@ class Instance(Answer):
     id: int
     name: str
     definition: str | None
+    project: str | None
     process_definition_id: int
     state: State
     wanted_state: str | None

@@ -18,10 +18,13 @@ from common.registry.protocol import Registry
 from common.store.connect import Engine
 from operations.errors import UsageError
 from operations.log_ins import principal_of_session
+from operations.naming import id_in
 from operations.session import Session
 from operations.tokens import principal_of
 
 REGISTRY: Final = SharedRegistry()
+PROJECT_HEADER: Final = "orcaflow-project"
+"""The header that limits a request to one project, by its id."""
 _SCHEME: Final = "bearer "
 _NOBODY: Final = Principal(user_id=0, user_name="nobody", scope=NOTHING)
 
@@ -68,7 +71,17 @@ class AskedSession(RequestSession):
             self.principal = _principal_of(
                 self._request, self.engine, may_be_known=self._may_be_known
             )
+            chosen = self._request.headers.get(PROJECT_HEADER)
+            if chosen is not None:
+                self.principal = self.principal.within(_project_id(chosen))
             self._request.app.state.pace.take(self.principal.user_id)
+
+
+def _project_id(chosen: str) -> int:
+    number = id_in(chosen)
+    if number is None:
+        raise UsageError(PROJECT_HEADER, f"{chosen!r:.40} is not the id of a project")
+    return number
 
 
 async def session_of(request: Request) -> Session:

@@ -47,6 +47,7 @@ class Complement(Answer):
 
     id: int
     definition: str | None
+    project: str | None
     process_definition_id: int
     state: State
     reason: str | None

@@ -41,6 +41,7 @@ class SavedDefinition(Answer):
     """A definition that was saved, with everything that its author should know."""
 
     id: int
+    project: str | None
     name: str
     version: int
     release_state: str

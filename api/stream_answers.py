@@ -14,6 +14,7 @@ class Stream(Answer):
     id: str
     version: int
     project_id: int
+    project: str | None
     process_definition_id: int
     state: str
     detailed_state: str

@@ -16,6 +16,7 @@ class TopologyItem(Answer):
     version: int
     generation: int
     project_id: int
+    project: str | None
     cores: int | None
     components: int
     executors: int

@@ -15,7 +15,7 @@ from common.store.people import ledger
 from common.store.people.ledger import CommandView
 from common.store.people.rights import Thing
 from operations.errors import CommandFailedError, UsageError
-from operations.lookup import definition_seen
+from operations.lookup import definition_named
 from operations.rights import seen
 from operations.session import Session, operation
 
@@ -38,16 +38,19 @@ def list_commands(
     Only those that wait: in the order in which masters take them.
     """
     wanted = {_outcome_named(each) for each in outcomes} or set(OUTCOMES)
+    principal = session.principal
     with session.engine.connect() as db:
         if definition is not None:
-            definition_seen(db, session.principal, definition)
+            found = definition_named(db, principal, definition)
+            # Within its project the name is the only one.
+            principal, definition = principal.within(found.project_id), found.name
         return ledger.list_commands(
             db,
             waiting=WAITING in wanted,
             outcomes=[each for each in CommandOutcome if each.name in wanted],
             definition_name=definition,
             limit=limit,
-            principal=session.principal,
+            principal=principal,
         )
 
 

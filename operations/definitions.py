@@ -5,18 +5,19 @@ Files are read and linted by `operations.definition_files`, which needs no datab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode, read_process_json
-from common.model.rights import Action
+from common.model.rights import DATABASE, Action, Principal
 from common.model.states import ExecutionType, ReleaseState
 from common.store.connect import Connection
 from common.store.people import definitions as store
 from common.store.people.definitions import DefinitionRow
+from common.store.people.projects import project_with_id
 from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.schedule_views import ScheduleView, schedules
@@ -28,8 +29,10 @@ from operations.definition_files import DefinitionDocument
 from operations.definition_tags import check_tag, definition_tag
 from operations.errors import ForbiddenError, NameTakenError
 from operations.exporting import Export
+from operations.findings import Finding, Severity
 from operations.importing import Imported
-from operations.lookup import definition_given
+from operations.lookup import candidates_of, definition_given
+from operations.naming import MOST_CANDIDATES, Candidate
 from operations.reviewing import check_approved, check_unreviewed
 from operations.rights import change, refusing, seen
 from operations.session import Session, operation
@@ -140,12 +143,53 @@ def import_definitions(
             own_codes=own_codes,
         )
         definition_versions.keep(db, session.principal, formers, imported, at=at)
+        imported = _placed(db, session.principal, imported, formers, project_id=project_id)
         lost = [each for one in imported for each in one.findings if each.keeps_offline]
         if whole and lost:
             raise InvalidDefinitionError(tuple(str(each) for each in lost[:_SHOWN_FINDINGS]))
         if len(imported) == 1:
             made.object_id = imported[0].id
         return imported
+
+
+def _placed(
+    db: Connection,
+    principal: Principal,
+    imported: Sequence[Imported],
+    formers: Collection[int],
+    *,
+    project_id: int,
+) -> list[Imported]:
+    """Name the project of an import, and the other projects that have a new definition's name."""
+    # The choice of a project is about the import; the names of others are found out all the same.
+    wide = DATABASE if principal.owns_database else principal
+    project = project_with_id(db, wide, project_id)
+    placed = []
+    for each in imported:
+        name, found = each.document.name, each.findings
+        if each.id not in formers:
+            others = candidates_of(
+                [
+                    row
+                    for row in store.definition_page(db, wide, name=name, limit=MOST_CANDIDATES)
+                    if row.project_id != project_id
+                ]
+            )
+            found = (*found, *_namesakes(others))
+        placed.append(
+            replace(each, findings=found, project=None if project is None else project.name)
+        )
+    return placed
+
+
+def _namesakes(others: Sequence[Candidate]) -> Iterator[Finding]:
+    if others:
+        yield Finding(
+            severity=Severity.WARNING,
+            key="name",
+            problem=f"another project has it too: {', '.join(map(str, others))}",
+            cure="commands that name it need --project, or an id",
+        )
 
 
 def replace_definition(
@@ -225,7 +269,7 @@ def list_definitions(session: Session) -> list[DefinitionRow]:
     with session.engine.connect() as db:
         if not session.principal.owns_database:
             raise ForbiddenError("only the command line lists all definitions, at the database")
-        return store.definitions(db)
+        return store.definitions(db, project_id=session.project_id)
 
 
 def definition_page(

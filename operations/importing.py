@@ -90,6 +90,8 @@ class Imported:
     is_kept_offline: bool
     findings: tuple[Finding, ...]
     schedules: tuple[ImportedSchedule, ...] = ()
+    project: str | None = None
+    """The name of the project that it was imported into."""
 
 
 def import_documents(

@@ -16,7 +16,13 @@ from common.store.people.views import (
     process_instances,
     task_instances,
 )
-from operations.lookup import instance_with_id, no_instance, state_named, task_with_id
+from operations.lookup import (
+    definition_named,
+    instance_with_id,
+    no_instance,
+    state_named,
+    task_with_id,
+)
 from operations.session import Session, operation
 
 if TYPE_CHECKING:
@@ -57,10 +63,14 @@ def list_instances(
 ) -> list[ProcessInstanceView]:
     """The newest instances first, `limit` at most; of one definition, in one of the states.
 
-    `before`: only those with smaller ids.
+    `before`: only those with smaller ids. A name filters the runs of all definitions that have it;
+    at the database itself it has to name one definition.
     """
     codes = [state_named(ProcessState, each) for each in states]
     with session.engine.connect() as db:
+        if definition is not None and session.principal.owns_database:
+            definition_id = definition_named(db, session.principal, definition).id
+            definition = None
         return process_instances(
             db,
             definition_name=definition,
@@ -113,7 +123,7 @@ def family_of(session: Session, instance: ProcessInstanceView) -> Family:
         if instance.parent_task_instance_id:
             parent = families.parent_of(db, instance.parent_task_instance_id)
         children = families.children_of(db, instance.id)
-        if session.principal.owns_database:
+        if session.principal.sees_all:
             return Family(parent=parent, children=tuple(children))
         ids = {each.process_instance_id for each in (parent, *children) if each is not None}
         known = seen_instances(db, session.principal, ids)

@@ -38,7 +38,7 @@ def list_locks(session: Session, *, dataset: str | None = None) -> LockView:
         found = LockView(
             held=held_locks(db, datasets), waiting=waiting_locks(db, datasets=datasets)
         )
-        return found if session.principal.owns_database else _shown(db, session, found)
+        return found if session.principal.sees_all else _shown(db, session, found)
 
 
 def _shown(db: Connection, session: Session, found: LockView) -> LockView:

@@ -6,12 +6,14 @@ A name that is not there is an error that proposes one that is.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from common.errors import NotAllowedError, NotFoundError
+from common.errors import NotFoundError
 from common.model.rights import Action, Principal
 from operations.errors import UsageError
+from operations.naming import MOST_CANDIDATES, Candidate, check_one, id_in
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
@@ -19,36 +21,46 @@ if TYPE_CHECKING:
     from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
 
-def definition_named(db: Connection, name: str) -> DefinitionRow:
-    """The definition of this name: in the default project, else the only one in any other."""
-    from common.store.people.definitions import definition_by_name, definitions
+def definition_named(
+    db: Connection, principal: Principal, given: str, *, takes_ids: bool = True
+) -> DefinitionRow:
+    """The only definition of this name that the principal sees, else the one with this id.
+
+    `AmbiguousNameError` for several. The principal is limited to the project that was chosen.
+    Where a number is the id of something else, `takes_ids` is False.
+    """
+    from common.store.people.definitions import (
+        definition_by_id,
+        definition_names,
+        definition_page,
+    )
 
     # PostgreSQL takes no NUL, and so has no row with one.
-    found = definition_by_name(db, name) if "\0" not in name else None
-    if found is not None:
-        return found
-    known = definitions(db)
-    same = [other for other in known if other.name == name]
-    if len(same) == 1:
-        return same[0]
+    same = (
+        definition_page(db, principal, name=given, limit=MOST_CANDIDATES)
+        if "\0" not in given
+        else []
+    )
+    check_one(given, candidates_of(same))
     if same:
-        projects = ", ".join(str(other.project_id) for other in same)
-        raise NotAllowedError(f"{name!r} is ambiguous: it stands in the projects {projects}")
-    near = difflib.get_close_matches(name, [other.name for other in known], n=1)
+        return same[0]
+    number = id_in(given) if takes_ids else None
+    if number is not None:
+        seen_one = definition_page(db, principal, after=number - 1, limit=1)
+        found = definition_by_id(db, number)
+        if seen_one and found is not None and seen_one[0].id == found.id:
+            return found
+    near = difflib.get_close_matches(given, definition_names(db, principal), n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow definition list`"
-    raise NotFoundError(f"there is no process definition {name!r}{perhaps}")
+    raise NotFoundError(f"there is no process definition {given!r}{perhaps}")
 
 
-def definition_seen(db: Connection, principal: Principal, name: str) -> None:
-    """Check that there is a definition of this name which the principal may see."""
-    from common.store.people.definitions import definition_page
-
-    if principal.owns_database:
-        definition_named(db, name)
-    elif "\0" in name or not definition_page(db, principal, name=name, limit=1):
-        raise NotFoundError(
-            f"there is no process definition {name!r}; see `orcaflow definition list`"
-        )
+def candidates_of(rows: Sequence[DefinitionRow]) -> list[Candidate]:
+    """List definitions of one name for a refusal."""
+    return [
+        Candidate(id=each.id, name=each.name, project=each.project_name or str(each.project_id))
+        for each in rows
+    ]
 
 
 def definition_given(
@@ -63,7 +75,7 @@ def definition_given(
     from operations.rights import seen
 
     if isinstance(given, str) and principal.owns_database:
-        return definition_named(db, given)
+        return definition_named(db, principal, given)
     number = given if isinstance(given, int) else 0
     seen(db, principal, action, Thing.DEFINITION, number)
     found = definition_by_id(db, number)

@@ -82,7 +82,7 @@ def of_target(session: Session, target: str) -> Previewed:
         # A name is for the owner of the database alone, as an id that may be a name is.
         if not session.principal.owns_database:
             raise ForbiddenError("only the command line previews by name, at the database itself")
-        views = schedules_of(db, target)
+        views = schedules_of(db, session.principal, target)
     return of_views(views, zone=cluster_zone(session.config))
 
 

@@ -6,7 +6,6 @@ and its siblings refuse an object of another project as one that is missing.
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from common.store.people.projects import MemberView, ProjectName, ProjectView
 from common.store.people.rights import Thing
 from operations.errors import NameTakenError, UsageError
 from operations.limits import check_description
+from operations.naming import Candidate, ChosenProject, check_one, id_in, missing_project
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import Change, administered, change, check_author, may, seen
 from operations.row_tags import check_row_tag, row_tag
@@ -101,11 +101,15 @@ def named_project(
 def project_page(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[ProjectView]:
-    """Projects that the principal sees, by id: all, those behind an id, or those of this name."""
+    """Projects that the principal sees, by id: all, those behind an id, or those of this name.
+
+    Without one of this name: the one with this id, or `NotFoundError`.
+    """
     with session.engine.connect() as db:
-        if name is not None:
-            project_given(db, session.principal, Action.VIEW, name)
         found, _ = store.projects(db, session.principal, name=name, after=after, limit=limit)
+        if name is not None and not found and not after:
+            project = project_given(db, session.principal, Action.VIEW, name)
+            found, _ = store.projects(db, session.principal, project_id=project, limit=limit)
     return found
 
 
@@ -229,17 +233,25 @@ def project_given(db: Connection, principal: Principal, action: Action, given: s
 
     `NotFoundError` proposes one that the principal sees.
     """
-    if isinstance(given, str):
-        ids = store.project_ids(db, principal, given) if "\0" not in given else []
-        if not ids:
-            known = store.project_names(db, principal)
-            near = difflib.get_close_matches(given, known, n=1)
-            perhaps = f"; there is {', '.join(known)}" if known else ""
-            perhaps = f"; did you mean {near[0]!r}?" if near else perhaps
-            raise NotFoundError(f"there is no project {given!r:.200}{perhaps:.300}")
-        given = ids[0]
-    seen(db, principal, action, Thing.PROJECT, given)
-    return given
+    number = project_named(db, principal, given).id if isinstance(given, str) else given
+    seen(db, principal, action, Thing.PROJECT, number)
+    return number
+
+
+def project_named(db: Connection, principal: Principal, given: str) -> ChosenProject:
+    """The only project of this name that the principal sees, else the one with this id.
+
+    `AmbiguousNameError` for several, `NotFoundError` for none; both list candidates.
+    """
+    ids = store.project_ids(db, principal, given) if "\0" not in given else []
+    check_one(given, [Candidate(id=each, name=given) for each in ids])
+    if ids:
+        return ChosenProject(id=ids[0], name=given)
+    number = id_in(given)
+    found = None if number is None else store.project_with_id(db, principal, number)
+    if found is None:
+        raise missing_project(given, store.project_names(db, principal))
+    return ChosenProject(id=found.id, name=found.name)
 
 
 def _detail(db: Connection, session: Session, project_id: int) -> ProjectDetail:

@@ -71,6 +71,7 @@ def purge(
     progress: Callable[[Purged], None] = lambda _: None,
 ) -> PurgeResult:
     """Delete what ended longer ago than that and is needed by nothing; safe to end at any time."""
+    number = _definition(session, definition)
     clock = SystemClock()
     before = clock.now() - age_of(older_than)
     with change(session, "history.purge", "history", object_name=definition) as made:
@@ -80,7 +81,7 @@ def purge(
         PostgresRetentionStore(session.engine),
         clock=clock,
         before=before,
-        definition_id=_definition(session, definition),
+        definition_id=number,
     )
     seen = folders = 0
     left: list[str] = []
@@ -97,6 +98,10 @@ def purge(
 
 def _definition(session: Session, name: str | None) -> int | None:
     if name is None:
+        if session.project is not None:
+            raise UsageError(
+                "project", "the history of all projects is deleted; name a definition with it"
+            )
         return None
     with session.engine.connect() as db:
-        return definition_named(db, name).id
+        return definition_named(db, session.principal, name).id

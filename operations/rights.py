@@ -41,7 +41,7 @@ def seen(
     `NotFoundError` if it is missing or foreign, `ForbiddenError` if it is only seen. The owner of
     the database has all rights, and finds out by the next statement if it is missing.
     """
-    if principal.owns_database:
+    if principal.sees_all:
         return Held(actions=action, project_id=None)
     found = held(db, principal, thing, object_id)
     if found is None or not found.actions & Action.VIEW:

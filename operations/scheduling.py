@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from common.cron import Timetable
 from common.errors import NotAllowedError
 from common.firing import ScheduleFaultError, timetable_of
-from common.model.rights import Action
+from common.model.rights import Action, Principal
 from common.model.schedules import FireOutcome
 from common.model.states import (
     ReleaseState,
@@ -232,7 +232,7 @@ def set_release_state(
             made.project_id = seen(
                 db, session.principal, Action.AUTHOR, Thing.SCHEDULE, number
             ).project_id
-        found = _chosen(db, ids, definition_name)
+        found = _chosen(db, session.principal, ids, definition_name)
         if wanted is ReleaseState.ONLINE:
             check_released(db, [view.process_definition_id for view in found])
         chosen = [view.id for view in found]
@@ -259,13 +259,13 @@ def set_release_state(
 
 
 def _chosen(
-    db: Connection, ids: Sequence[int] | None, definition_name: str | None
+    db: Connection, principal: Principal, ids: Sequence[int] | None, definition_name: str | None
 ) -> list[ScheduleView]:
     if ids:
         return schedules_with_ids(db, ids)
     if definition_name is None:
-        return schedules(db)
-    return schedules_of(db, definition_name, by_name=True)
+        return schedules(db, principal=principal)
+    return schedules_of(db, principal, definition_name, by_name=True)
 
 
 @operation
@@ -315,9 +315,12 @@ def page(
 def find(session: Session, *, definition_name: str | None = None) -> list[ScheduleView]:
     """All schedules, or those of a definition."""
     with session.engine.connect() as db:
-        if definition_name is None:
-            return schedules(db)
-        return schedules(db, definition_id=definition_named(db, definition_name).id)
+        number = (
+            None
+            if definition_name is None
+            else definition_named(db, session.principal, definition_name).id
+        )
+        return schedules(db, definition_id=number, principal=session.principal)
 
 
 @operation
@@ -364,7 +367,7 @@ def fires(
             schedules_with_ids(db, [number])
             found = []
         else:
-            definition = definition_named(db, target)
+            definition = definition_named(db, session.principal, target, takes_ids=False)
             found = stored_fires(db, definition_id=definition.id, outcomes=words, limit=limit)
         return _ledger(session, db, found)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from common.registry.protocol import Registry
     from common.store.connect import Engine
     from common.store.listen import Notification
+    from operations.naming import ChosenProject
 
 
 P = ParamSpec("P")
@@ -60,8 +61,24 @@ class Session:
     def __init__(self, *, checked: bool = True, principal: Principal = DATABASE) -> None:
         self._checked = checked
         self.principal = principal
+        self.project: ChosenProject | None = None
+        """The project that the operations are limited to; None for all."""
         self.elsewhere: Elsewhere | None = None
         """Carries operations out in another place, by their names; None does it here."""
+
+    @property
+    def project_id(self) -> int | None:
+        """The id of the project that the operations are limited to."""
+        return None if self.project is None else self.project.id
+
+    def keep_to(self, project: str) -> None:
+        """Limit the session to a project, given by its name or id."""
+        # Most commands name no project, and are spared the imports.
+        from operations.projects import project_named
+
+        with self.engine.connect() as db:
+            self.project = project_named(db, self.principal, project)
+        self.principal = self.principal.within(self.project.id)
 
     @cached_property
     def config(self) -> Config:
@@ -135,13 +152,18 @@ def operation(
 MAKER: Final[ContextVar[Callable[[], Session] | None]] = ContextVar("MAKER", default=None)
 """The maker of sessions that `opened` opens; None for those of the settings in force."""
 
+PROJECT: Final[ContextVar[str | None]] = ContextVar("PROJECT", default=None)
+"""The name or id of the project that `opened` limits its session to; None for all."""
+
 
 @contextmanager
 def opened(*, checked: bool = True) -> Iterator[Session]:
     """A session of the settings in force; `checked` refuses any schema but this version's."""
-    make = MAKER.get()
+    make, project = MAKER.get(), PROJECT.get()
     session = Session(checked=checked) if make is None else make()
     try:
+        if project is not None:
+            session.keep_to(project)
         yield session
     finally:
         session.close()

@@ -153,7 +153,7 @@ def _views(db: Connection, principal: Principal, request: SimulationRequest) -> 
     if request.definition_name is not None:
         if not principal.owns_database:
             raise ForbiddenError("only the command line looks for names, at the database itself")
-        chosen = definition_named(db, request.definition_name).id
+        chosen = definition_named(db, principal, request.definition_name).id
         whose = f" of {request.definition_name!r:.200}"
     elif chosen is not None:
         seen(db, principal, Action.VIEW, Thing.DEFINITION, chosen)

@@ -54,10 +54,9 @@ def find(
                 raise ForbiddenError(
                     "only the command line looks for names, at the database itself"
                 )
-            definition_name = definition_named(db, definition_name).name
+            definition_id = definition_named(db, session.principal, definition_name).id
         return complements(
             db,
-            definition_name=definition_name,
             definition_id=definition_id,
             states=None if states is None else [int(each) for each in states],
             limit=limit,

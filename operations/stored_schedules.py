@@ -17,6 +17,7 @@ from common.model.states import ExecutionType, FailureStrategy, Priority, Releas
 from common.zones import UnknownZoneError, zone_named
 
 if TYPE_CHECKING:
+    from common.model.rights import Principal
     from common.store.connect import Connection
     from common.store.people.schedule_views import ScheduleView
 
@@ -38,7 +39,9 @@ def schedules_with_ids(db: Connection, ids: Sequence[int]) -> list[ScheduleView]
     return found
 
 
-def schedules_of(db: Connection, target: str, *, by_name: bool = False) -> list[ScheduleView]:
+def schedules_of(
+    db: Connection, principal: Principal, target: str, *, by_name: bool = False
+) -> list[ScheduleView]:
     """The schedule with an id, or those of a definition with a name: at least one.
 
     `by_name` reads a number as a name too. Raises `NotFoundError`.
@@ -48,11 +51,11 @@ def schedules_of(db: Connection, target: str, *, by_name: bool = False) -> list[
 
     number = None if by_name else id_in(target)
     if number is not None:
-        found = schedules(db, ids=[number])
+        found = schedules(db, ids=[number], principal=principal)
         if found:
             return found
     try:
-        definition = definition_named(db, target)
+        definition = definition_named(db, principal, target, takes_ids=by_name)
     except NotFoundError as error:
         if number is not None:
             raise _no_schedule(number) from error

@@ -44,7 +44,7 @@ def list_tasks(
     codes = [state_named(TaskState, each) for each in states]
     with session.engine.connect() as db:
         if process_instance_id is not None:
-            if session.principal.owns_database:
+            if session.principal.sees_all:
                 instance_with_id(db, session.principal, process_instance_id)
             else:
                 seen(db, session.principal, Action.VIEW, Thing.INSTANCE, process_instance_id)
@@ -54,6 +54,7 @@ def list_tasks(
             states=codes or None,
             valid_only=valid_only,
             limit=limit,
+            principal=session.principal,
         )
 
 

@@ -21,6 +21,7 @@ class TopologyLine:
     version: int
     generation: int
     project_id: int
+    project: str | None
     cores: int | None
     components: int
     executors: int
@@ -54,6 +55,7 @@ def line_of(view: TopologyView) -> TopologyLine:
         version=view.version,
         generation=view.generation,
         project_id=view.project_id,
+        project=view.project_name,
         cores=cores_of(view),
         components=len(view.graph.parts),
         executors=sum(executors for executors, _ in shape.values()),

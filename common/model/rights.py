@@ -6,7 +6,7 @@ token allows at most). Pure: `operations.rights` asks the tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntFlag
 from typing import Final
 
@@ -45,6 +45,7 @@ class Principal:
     `scope` and `projects` are the limits of the token; None means all projects. A session of a
     log-in has none. Roles are not
     here: they are looked up at each use, so that one taken away is gone at once.
+    A request that names a project is limited to that one (`within`), also at the database itself.
     """
 
     user_id: int
@@ -56,6 +57,22 @@ class Principal:
     session_hash: str | None = None
     address: str | None = None
     request: str | None = None
+    chose_project: bool = False
+    """True if the request chose `projects`, and the token covers all projects."""
+
+    @property
+    def sees_all(self) -> bool:
+        """True for the owner of the database without a project: no statement limits the rows."""
+        return self.owns_database and self.projects is None
+
+    def within(self, project_id: int) -> Principal:
+        """Return the principal limited to one project; a former limit stays."""
+        known = self.projects is None or project_id in self.projects
+        return replace(
+            self,
+            projects=(project_id,) if known else (),
+            chose_project=self.projects is None or self.chose_project,
+        )
 
 
 DATABASE: Final = Principal(user_id=1, user_name="database", owns_database=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COMPLEMENT_COLUMNS = (
     "id",
     "definition",
+    "project",
     "state",
     "dates",
     "done",
@@ -56,6 +57,7 @@ def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
     return {
         "id": view.id,
         "definition": view.definition_name,
+        "project": view.project_name,
         "process_definition_id": view.process_definition_id,
         "state": name_of(ComplementState, view.state),
         "state_code": view.state,

@@ -30,6 +30,7 @@ def definition_row(found: DefinitionRow) -> dict[str, object]:
         "release_state": found.release_state.name,
         "usable": found.usable,
         "project_id": found.project_id,
+        "project": found.project_name,
         "description": found.description,
         "create_time": found.create_time,
         "update_time": found.update_time,
@@ -75,6 +76,7 @@ def imported_row(imported: Imported) -> dict[str, object]:
     return {
         "name": imported.document.name,
         "id": imported.id,
+        "project": imported.project,
         "version": imported.version,
         "release_state": imported.release_state.name,
         "tasks": imported.document.task_count,

@@ -48,6 +48,7 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
         "id": view.id,
         "name": view.name,
         "definition": view.definition_name,
+        "project": view.project_name,
         "process_definition_id": view.process_definition_id,
         "state": name_of(ProcessState, view.state),
         "state_code": view.state,

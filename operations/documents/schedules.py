@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from operations.scheduling import ReleasedSchedules, ScheduleDetails
 
 SCHEDULE_COLUMNS: Final = (
-    *("id", "definition", "release_state", "crontab", "timezone_id", "next_fire", "misfire_policy"),
-    "fault",
+    *("id", "definition", "project", "release_state", "crontab", "timezone_id", "next_fire"),
+    *("misfire_policy", "fault"),
 )
 FIRE_COLUMNS: Final = (
     *("schedule_id", "definition", "fire_time", "outcome", "process_instance_id"),
@@ -67,6 +67,7 @@ def schedule_row(view: ScheduleView, *, zone: ZoneInfo) -> dict[str, object]:
     return {
         "id": view.id,
         "definition": view.definition_name,
+        "project": view.project_name,
         "process_definition_id": view.process_definition_id,
         "release_state": name_of(ReleaseState, view.release_state),
         "crontab": view.crontab,

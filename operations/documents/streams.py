@@ -24,6 +24,7 @@ def stream_row(view: SupervisorView) -> dict[str, object]:
         "id": view.id,
         "version": view.version,
         "project_id": view.project_id,
+        "project": view.project_name,
         "process_definition_id": view.process_definition_id,
         "state": state_of(view),
         "detailed_state": view.detailed_state,

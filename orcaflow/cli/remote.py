@@ -7,7 +7,7 @@ database nor a server, and those for the database's own computer, with the reaso
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from common.errors import NotAllowedError
 from operations.errors import UsageError
+from orcaflow.cli.projects import OF_PROJECTS
 
 if TYPE_CHECKING:
-    from orcaflow.remote.contexts import Server
+    from operations.session import Session
+    from orcaflow.remote.contexts import Context, Server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,40 +113,60 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
 
 
 @contextmanager
-def carried_out(chosen: Chosen | None, command: str) -> Iterator[None]:
-    """Have the operations of the command carried out by the server that is chosen, if any is."""
-    server = None if command in ANYWHERE else _server(command, chosen)
-    if server is None:
+def carried_out(chosen: Chosen | None, command: str, project: str | None = None) -> Iterator[None]:
+    """Have the operations of the command carried out by the server that is chosen, if any is.
+
+    The project limits them: the given one, else the project of the context in use. An empty name
+    lifts the limit of the context.
+    """
+    context = None if command in ANYWHERE else _context(command, chosen)
+    if context is not None:
+        if context.server is not None:
+            _check(command)
+        if project is None and command in OF_PROJECTS:
+            project = context.project
+    if (context is None or context.server is None) and not project:
         yield
         return
-    _check(command)
-    from operations.session import MAKER
-    from orcaflow.remote.session import RemoteSession
+    from operations.session import MAKER, PROJECT
 
-    before = MAKER.set(lambda: RemoteSession(server))
+    made = None if context is None or context.server is None else _maker(context.server)
+    maker = MAKER.get() if made is None else made
+    before, project_before = MAKER.set(maker), PROJECT.set(project or None)
     try:
         yield
     finally:
+        PROJECT.reset(project_before)
         MAKER.reset(before)
 
 
-def _server(command: str, chosen: Chosen | None) -> Server | None:
+def _maker(server: Server) -> Callable[[], Session]:
+    from orcaflow.remote.session import RemoteSession
+
+    return lambda: RemoteSession(server)
+
+
+def _context(command: str, chosen: Chosen | None) -> Context | None:
+    """Choose the server and the project of a command; None for this computer's database."""
     if chosen is not None and (chosen.url is not None or chosen.token_file is not None):
         if chosen.url is None or chosen.token_file is None:
             raise UsageError(
                 "server", "a server and a token's file go together: --server URL --token-file FILE"
             )
-        from orcaflow.remote.contexts import Server
+        from orcaflow.remote.contexts import Context, Server
 
-        return Server(url=chosen.url, token_file=chosen.token_file, ca_file=chosen.ca_file or "")
+        return Context(
+            server=Server(
+                url=chosen.url, token_file=chosen.token_file, ca_file=chosen.ca_file or ""
+            )
+        )
     if chosen is not None and chosen.ca_file is not None:
         raise UsageError("ca-file", "it goes together with --server URL and --token-file FILE")
     if command in OF_COMPUTER or not _has_contexts():
         return None
     from orcaflow.remote.contexts import read_contexts
 
-    known = read_contexts()
-    return None if known.current is None else known.servers[known.current]
+    return read_contexts().in_use
 
 
 def _has_contexts() -> bool:

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 from operations.errors import UsageError
+from orcaflow.cli.projects import OF_PROJECTS, chosen, option
 from orcaflow.cli.remote import carried_out
 
 
@@ -24,9 +25,16 @@ def translate_usage_errors(app: typer.Typer) -> None:
 
 
 class _Command(TyperCommand):
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        found = super().get_params(ctx)
+        if _words(ctx) not in OF_PROJECTS:
+            return found
+        # Before --help, which is the last.
+        return [*found[:-1], option(), *found[-1:]]
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
-            with carried_out(ctx.find_root().obj, _words(ctx)):
+            with carried_out(ctx.find_root().obj, _words(ctx), chosen(ctx)):
                 return super().invoke(ctx)
         except UsageError as error:
             # With the command's context, whose usage is printed before the message.

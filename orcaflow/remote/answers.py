@@ -77,11 +77,12 @@ def list_instances(
     limit: int,
 ) -> list[ProcessInstanceView]:
     """List runs, a page at a time."""
+    number = None if definition is None else definition_named(client, definition).id
     found: list[ProcessInstanceView] = []
     after: str | None = None
     while len(found) < limit:
         page = min(_PAGE, limit - len(found))
-        asked = {"definition": definition, "state": list(states), "limit": page, "after": after}
+        asked = {"definition_id": number, "state": list(states), "limit": page, "after": after}
         answer = client.get("/instances", asked)
         found += [instance_of(row) for row in answer["items"]]
         after = answer["next"]

@@ -9,6 +9,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
@@ -25,6 +26,7 @@ from orcaflow.remote.contexts import Server
 
 BASE: Final = "/api/v1"
 Body: TypeAlias = Mapping[str, Any] | Sequence[Any]
+PROJECT_HEADER: Final = "Orcaflow-Project"
 _PATIENCE_SECONDS: Final = 30.0
 _PAGE: Final = 500
 _MAX_ANSWER: Final = 200_000_000
@@ -58,6 +60,14 @@ class Client:
         self._parts = parts
         self._token = server.token()
         self._tls = _tls(server) if parts.scheme == "https" else None
+        self.project_id: int | None = None
+        """The project that requests are limited to; None for all that the token shows."""
+
+    def everywhere(self) -> Client:
+        """Return a client of the same server whose requests are limited to no project."""
+        made = copy(self)
+        made.project_id = None
+        return made
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the document at a path below `/api/v1`; parameters that are None are left out."""
@@ -124,6 +134,8 @@ class Client:
         self, method: str, path: str, body: Body | None, *, accept: str
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
+        if self.project_id is not None:
+            headers[PROJECT_HEADER] = str(self.project_id)
         sent = None
         if method in ("PATCH", "DELETE") or path.endswith("/restore"):
             headers["If-Match"] = "*"

@@ -48,6 +48,7 @@ def complement_of(row: Mapping[str, Any]) -> ComplementView:
         id=row["id"],
         process_definition_id=row["process_definition_id"],
         definition_name=row["definition"],
+        project_name=row["project"],
         state=row["state"]["code"],
         state_reason=row["reason"],
         parallelism=row["parallelism"],

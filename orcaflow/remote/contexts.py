@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -55,11 +55,30 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A server, or None for the database of the settings, and the project of its commands."""
+
+    server: Server | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All contexts by name, and the name of the one in use; None uses the database."""
+    """All contexts by name, and the name of the one in use; None uses the database.
+
+    `projects` are those of contexts that have one, `local` included.
+    """
 
     servers: Mapping[str, Server]
     current: str | None
+    projects: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_use(self) -> Context:
+        """The context that commands are sent to."""
+        name = LOCAL if self.current is None else self.current
+        server = None if self.current is None else self.servers[self.current]
+        return Context(server=server, project=self.projects.get(name))
 
 
 def home_file() -> Path:
@@ -88,6 +107,7 @@ def read_contexts() -> Contexts:
             for name, each in written["contexts"].items()
         }
         current = written["current"]
+        projects = {str(name): str(each) for name, each in written.get("projects", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigurationError(
             f"{path}: is no file of contexts; remove it, and add them again"
@@ -97,23 +117,35 @@ def read_contexts() -> Contexts:
             f"{path}: the context in use, {current!r:.100}, is not in it; remove the file, and add"
             " the contexts again"
         )
-    return Contexts(servers=servers, current=current)
+    return Contexts(servers=servers, current=current, projects=projects)
 
 
-def add_context(name: str, server: Server) -> None:
-    """Add a context, or change the one of this name."""
+def add_context(name: str, server: Server, *, project: str | None = None) -> None:
+    """Add a context, or change the one of this name. Without a project it keeps the one it has."""
     if not name or name == LOCAL or not name.isprintable() or len(name) > 100:
         raise UsageError("name", f"{name!r:.120} is no name for a context")
     known = read_contexts()
-    _write(Contexts(servers={**known.servers, name: server}, current=known.current))
+    added = replace(known, servers={**known.servers, name: server})
+    _write(_with_project(added, name, project))
 
 
-def use_context(name: str) -> None:
-    """Send commands to the server of this context from now on; `local` to none."""
+def use_context(name: str, *, project: str | None = None) -> None:
+    """Send commands to the server of this context from now on; `local` to none.
+
+    Without a project the context keeps the one it has; an empty one removes it.
+    """
     known = read_contexts()
     if name != LOCAL:
         _named(known, name)
-    _write(Contexts(servers=known.servers, current=None if name == LOCAL else name))
+    used = replace(known, current=None if name == LOCAL else name)
+    _write(_with_project(used, name, project))
+
+
+def _with_project(known: Contexts, name: str, project: str | None) -> Contexts:
+    if project is None:
+        return known
+    rest = {key: each for key, each in known.projects.items() if key != name}
+    return replace(known, projects={**rest, name: project} if project else rest)
 
 
 def remove_context(name: str) -> None:
@@ -121,7 +153,8 @@ def remove_context(name: str) -> None:
     known = read_contexts()
     _named(known, name)
     rest = {key: server for key, server in known.servers.items() if key != name}
-    _write(Contexts(servers=rest, current=None if known.current == name else known.current))
+    current = None if known.current == name else known.current
+    _write(_with_project(replace(known, servers=rest, current=current), name, ""))
 
 
 def _named(known: Contexts, name: str) -> Server:
@@ -142,6 +175,7 @@ def _write(contexts: Contexts) -> None:
             name: {"url": each.url, "token_file": each.token_file, "ca_file": each.ca_file}
             for name, each in contexts.servers.items()
         },
+        "projects": dict(contexts.projects),
     }
     # Beside it and then in its place: a full disk leaves the former file as it was.
     beside = path.with_name(f"{path.name}.{os.getpid()}")

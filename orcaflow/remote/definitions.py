@@ -16,7 +16,7 @@ from common.definition_diff import Difference, TaskChange, ValueChange
 from common.errors import NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode
 from common.model.states import ExecutionType, Priority, ReleaseState
-from common.store.people.definitions import DefinitionRow
+from common.store.people.definitions import DEFAULT_PROJECT, DefinitionRow
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake, Place
 from operations.definition_versions import Compared, Version, place_of
 from operations.definitions import DefinitionDetail, ExecutionTypeSet, Released
@@ -25,23 +25,29 @@ from operations.exported_schedule import ImportedSchedule
 from operations.exporting import Export
 from operations.findings import Finding, Severity
 from operations.importing import Imported
+from operations.lookup import candidates_of
+from operations.naming import MOST_CANDIDATES, check_one, id_in
 from operations.secret_references import without_references
 from orcaflow.remote.client import Client, RefusedDefinitionError
 from orcaflow.remote.documents import definition_of, deleted_of
 
 _PAGE: Final = 500
+_LONGEST_NAME: Final = 255
 
 
-def definition_named(client: Client, name: str) -> DefinitionRow:
-    """Return the definition of this name; `NotAllowedError` if several projects have one."""
-    found = client.get("/definitions", {"name": name[:255], "limit": 2})["items"]
-    if not found or len(name) > 255:
-        raise NotFoundError(
-            f"there is no process definition {name!r}; see `orcaflow definition list`"
-        )
-    if len(found) > 1:
-        raise NotAllowedError(f"{name!r} is ambiguous: it stands in more than one project")
-    return definition_of(found[0])
+def definition_named(client: Client, given: str, *, takes_ids: bool = True) -> DefinitionRow:
+    """Return the only definition of this name, else the one with this id; as at the database."""
+    rows: list[DefinitionRow] = []
+    if len(given) <= _LONGEST_NAME:
+        asked = {"name": given, "limit": MOST_CANDIDATES}
+        rows = [definition_of(each) for each in client.get("/definitions", asked)["items"]]
+    check_one(given, candidates_of(rows))
+    if rows:
+        return rows[0]
+    number = id_in(given) if takes_ids else None
+    if number is not None:
+        return definition_of(client.get(f"/definitions/{number}"))
+    raise NotFoundError(f"there is no process definition {given!r}; see `orcaflow definition list`")
 
 
 def list_definitions(client: Client) -> list[DefinitionRow]:
@@ -194,6 +200,7 @@ def import_definitions(
     *,
     online: bool | None,
     environment: Mapping[str, str],
+    project_id: int = DEFAULT_PROJECT,
 ) -> list[Imported]:
     """Import the documents, all or none; the server reads what they were read from once more.
 
@@ -214,13 +221,15 @@ def import_definitions(
     asked = {
         # Whether unknown keys are mistakes has been decided here.
         "strict": "false",
+        "project_id": project_id,
         "online": None if online is None else str(online).lower(),
         "map": sorted(given),
         "name": documents[0].name if len(documents) == 1 else None,
     }
     query = urlencode({key: each for key, each in asked.items() if each is not None}, doseq=True)
     try:
-        items = client.post(f"/definitions/import?{query}", content)["items"]
+        # Without the choice of the project, so that the server names others with the same name.
+        items = client.everywhere().post(f"/definitions/import?{query}", content)["items"]
     except RefusedDefinitionError as error:
         raise InvalidFilesError(
             [_mistake(row, documents) for row in error.rows] or [_mistake({}, documents)]
@@ -237,6 +246,7 @@ def _mistake(row: Mapping[str, Any], documents: Sequence[DefinitionDocument]) ->
 def _imported(row: Mapping[str, Any], document: DefinitionDocument) -> Imported:
     return Imported(
         document=document,
+        project=row["project"],
         id=row["id"],
         version=row["version"],
         release_state=ReleaseState[row["release_state"]],

@@ -48,6 +48,7 @@ def instance_of(row: Mapping[str, Any]) -> ProcessInstanceView:
         root_id=row["root_id"] or 0,
         parent_task_instance_id=row["parent_task_instance_id"] or 0,
         wanted_deadline=moment_of(row["wanted_deadline"]),
+        project_name=row["project"],
     )
 
 
@@ -94,6 +95,7 @@ def definition_of(row: Mapping[str, Any]) -> DefinitionRow:
         usable=row["usable"],
         create_time=datetime.fromisoformat(row["create_time"]),
         update_time=datetime.fromisoformat(row["update_time"]),
+        project_name=row["project"],
     )
 
 

@@ -12,6 +12,7 @@ from common.store.people.identities import IdentityView
 from common.store.people.projects import MemberView, ProjectView
 from common.store.people.users import GrantView, TokenView, UserView
 from operations.identities import Linked
+from operations.naming import Candidate, ChosenProject, check_one
 from operations.projects import ProjectDetail
 from operations.tokens import MadeToken
 from operations.users import Switched, UserDetail
@@ -164,15 +165,21 @@ def _user_id(client: Client, name: str) -> int:
 
 
 def _project_row(client: Client, name: str) -> Mapping[str, Any]:
-    """The first project of this name, as at the database."""
-    row: Mapping[str, Any] = client.get("/projects", {"name": name})["items"][0]
-    return row
+    """The only project of this name, else the one with this id; as at the database."""
+    rows: Sequence[Mapping[str, Any]] = client.get("/projects", {"name": name})["items"]
+    check_one(name, [Candidate(id=row["id"], name=row["name"]) for row in rows])
+    return rows[0]
 
 
-def project_id(client: Client, name: str) -> int:
-    """Return the id of the project of this name."""
-    number: int = _project_row(client, name)["id"]
-    return number
+def project_named(client: Client, name: str) -> ChosenProject:
+    """Return the project of this name, or with this id."""
+    row = _project_row(client, name)
+    return ChosenProject(id=row["id"], name=row["name"])
+
+
+def project_id(client: Client, given: str | int) -> int:
+    """Return the id of the project of this name; an id is its own."""
+    return given if isinstance(given, int) else project_named(client, given).id
 
 
 def _user_of(row: Mapping[str, Any]) -> UserDetail:

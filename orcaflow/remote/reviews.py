@@ -20,7 +20,7 @@ def propose(
     client: Client,
     definition: str | None = None,
     *,
-    project: str | None = None,
+    project: str | int | None = None,
     document: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> ProposalRow:
@@ -34,7 +34,11 @@ def propose(
 
 
 def approve(
-    client: Client, proposal: int, definition: str | None = None, *, project: str | None = None
+    client: Client,
+    proposal: int,
+    definition: str | None = None,
+    *,
+    project: str | int | None = None,
 ) -> ProposalRow:
     """Approve a proposal."""
     return _row(client.post(f"{_place(client, definition, project)}/{proposal}/approve", None))
@@ -45,7 +49,7 @@ def reject(
     proposal: int,
     definition: str | None = None,
     *,
-    project: str | None = None,
+    project: str | int | None = None,
     reason: str,
 ) -> ProposalRow:
     """Reject a proposal."""
@@ -54,14 +58,18 @@ def reject(
 
 
 def withdraw(
-    client: Client, proposal: int, definition: str | None = None, *, project: str | None = None
+    client: Client,
+    proposal: int,
+    definition: str | None = None,
+    *,
+    project: str | int | None = None,
 ) -> ProposalRow:
     """Withdraw a proposal."""
     return _row(client.post(f"{_place(client, definition, project)}/{proposal}/withdraw", None))
 
 
 def proposals(
-    client: Client, definition: str | None = None, *, project: str | None = None, limit: int
+    client: Client, definition: str | None = None, *, project: str | int | None = None, limit: int
 ) -> list[ProposalRow]:
     """List the newest proposals first."""
     found = client.get(_place(client, definition, project), {"limit": limit})
@@ -69,7 +77,11 @@ def proposals(
 
 
 def proposal_detail(
-    client: Client, proposal: int, definition: str | None = None, *, project: str | None = None
+    client: Client,
+    proposal: int,
+    definition: str | None = None,
+    *,
+    project: str | int | None = None,
 ) -> Proposal:
     """Return a proposal with its difference."""
     found = client.get(f"{_place(client, definition, project)}/{proposal}")
@@ -84,7 +96,7 @@ def proposal_detail(
     )
 
 
-def _place(client: Client, definition: str | None, project: str | None) -> str:
+def _place(client: Client, definition: str | None, project: str | int | None) -> str:
     if definition is not None:
         return f"/definitions/{definition_named(client, definition).id}/proposals"
     return f"/projects/{project_id(client, project or 'default')}/proposals"

@@ -61,6 +61,7 @@ def schedule_of(row: Mapping[str, Any]) -> ScheduleView:
         id=row["id"],
         process_definition_id=row["process_definition_id"],
         definition_name=row["definition"],
+        project_name=row["project"],
         definition_is_online=row["definition_online"],
         crontab=row["crontab"],
         timezone_id=row["timezone_id"],
@@ -148,9 +149,15 @@ def delete(client: Client, ids: Sequence[int]) -> list[ScheduleView]:
     return views
 
 
-def find(client: Client, *, definition_name: str | None = None) -> list[ScheduleView]:
+def find(
+    client: Client, *, definition_name: str | None = None, takes_ids: bool = True
+) -> list[ScheduleView]:
     """List all schedules or those of a definition, a page at a time."""
-    number = None if definition_name is None else definition_named(client, definition_name).id
+    number = (
+        None
+        if definition_name is None
+        else definition_named(client, definition_name, takes_ids=takes_ids).id
+    )
     return _listed(client, number)
 
 
@@ -205,7 +212,7 @@ def of_target(client: Client, target: str) -> Previewed:
             views = _with_ids(client, [_fitting(number)])
         except NotFoundError as error:
             try:
-                views = _of_definition(client, target)
+                views = _of_definition(client, target, takes_ids=False)
             except NotFoundError:
                 raise error from None
     return of_views(views, zone=_UTC)
@@ -287,8 +294,8 @@ def _fitting(number: int) -> int:
     return number
 
 
-def _of_definition(client: Client, name: str) -> list[ScheduleView]:
-    found = find(client, definition_name=name)
+def _of_definition(client: Client, name: str, *, takes_ids: bool = True) -> list[ScheduleView]:
+    found = find(client, definition_name=name, takes_ids=takes_ids)
     if not found:
         raise NotFoundError(
             f"{name!r} has no schedule; make one: orcaflow schedule create {name!r} --cron"

@@ -27,6 +27,13 @@ class RemoteSession(Session):
         self._client = Client(server)
         self.elsewhere = self._carry_out
 
+    def keep_to(self, project: str) -> None:
+        """Limit the session to a project: each request names it from now on."""
+        from orcaflow.remote.people import project_named
+
+        self.project = project_named(self._client, project)
+        self._client.project_id = self.project.id
+
     def _carry_out(self, operation: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Have the server carry the operation out; the value is that of the operation itself."""
         answer = answer_of(operation)

@@ -26,6 +26,7 @@ from operations.stream_definitions import AS_IT_IS, TaskPlace
 from operations.streams import StreamDetail, Submitted
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
+from orcaflow.remote.people import project_id
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 """For what nobody shows."""
@@ -80,13 +81,13 @@ def _since(row: Mapping[str, Any]) -> datetime:
 
 
 def submit_stream(
-    client: Client, text: str, *, project: str | None = None, place: TaskPlace = AS_IT_IS
+    client: Client, text: str, *, project: str | int | None = None, place: TaskPlace = AS_IT_IS
 ) -> Submitted:
     """Make a supervisor, or give one another specification."""
     read_spec(text)  # Its mistakes are told as here.
     query: dict[str, Any] = {"worker_group": place.worker_group, "profile": place.profile}
     if project is not None:
-        query["project_id"] = client.get("/projects", {"name": project})["items"][0]["id"]
+        query["project_id"] = project_id(client, project)
     row = client.post("/streams", json.loads(text), query)
     return Submitted(
         id=row["id"],
@@ -239,6 +240,7 @@ def _stream(row: Mapping[str, Any], status: Mapping[str, Any]) -> SupervisorView
         status=status,
         create_time=_LONG_AGO,
         update_time=datetime.fromisoformat(row["updated"]),
+        project_name=row["project"],
     )
 
 

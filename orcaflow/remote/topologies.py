@@ -20,13 +20,14 @@ from operations.topology_submission import Submission, SubmittedTopology
 from operations.topology_views import TopologyLine
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
+from orcaflow.remote.people import project_id
 
 
 def submit_topology(
     client: Client,
     given: Submission,
     *,
-    project: str | None = None,
+    project: str | int | None = None,
     worker_group: str | None = None,
     cores: int | None = None,
     memory: str | None = None,
@@ -42,7 +43,7 @@ def submit_topology(
         "active": active,
     }
     if project is not None:
-        body["project_id"] = client.get("/projects", {"name": project})["items"][0]["id"]
+        body["project_id"] = project_id(client, project)
     row = client.post("/topology/submit", body)
     return SubmittedTopology(
         name=row["name"],

@@ -14,6 +14,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from orcaflow.cli.app import app
+from orcaflow.cli.projects import OF_PROJECTS
 from tests.documents import ROOT, blocks, commands, pages
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
@@ -208,17 +209,20 @@ def test_a_command_that_a_page_shows_is_known_with_its_options(
     place: str, words: list[str]
 ) -> None:
     command: Any = ROOT_COMMAND
-    rest = list(words)
+    rest, path = list(words), []
     while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
         if rest[0] in command.commands:
-            command = command.commands[rest.pop(0)]
+            path.append(rest.pop(0))
+            command = command.commands[path[-1]]
         elif command.name == "complement":
+            path.append("run")
             command = command.commands["run"]  # The name of a definition starts a complement run.
         elif rest[0] == "…":
             return
         else:
             pytest.fail(f"{place}: {rest[0]!r} is no command of {command.name!r}")
     options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    options |= {"--project"} if " ".join(path) in OF_PROJECTS else set()
     given = {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
     assert given <= options | {"--help", "-h"}, place
 

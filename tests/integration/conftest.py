@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -244,3 +244,77 @@ def cli(
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[FastAPI, str]]:
+    """An api-server in a thread, for all tests of a module: each gives it its own database."""
+    import threading
+
+    import uvicorn
+
+    from api.app import build, openapi
+    from api.server import listen
+
+    app = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="0.0.7")
+    openapi(app)  # It takes a while, and is kept.
+    with listen("127.0.0.1", 0) as place:
+        place.listen()
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[place]), daemon=True)
+        thread.start()
+        yield app, f"http://127.0.0.1:{place.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def cli_owner(cli: Cli, db: Engine) -> Session:
+    """A session of the owner of the database, with the settings of the command line."""
+    from common.config import load
+
+    made = Session()
+    made.__dict__.update(config=load(), engine=db)
+    return made
+
+
+@pytest.fixture
+def token_of(cli_owner: Session, tmp_path: Path) -> Callable[[str], str]:
+    """Makes a file with a token for the user of this name."""
+    from operations.tokens import create_token
+
+    def make(user: str) -> str:
+        made = create_token(
+            cli_owner,
+            user,
+            name="test",
+            role="admin",
+            projects=(),
+            life=timedelta(days=1),
+            now=datetime.now(UTC),
+        )
+        path = tmp_path / f"{user}.token"
+        path.touch(mode=0o600)
+        path.write_text(f"{made.text}\n", encoding="utf-8")
+        return str(path)
+
+    return make
+
+
+@pytest.fixture
+def remote(
+    *,
+    cli: Cli,
+    db: Engine,
+    served: tuple[FastAPI, str],
+    cli_owner: Session,
+    token_of: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cli:
+    """Runs a command by way of the server, as its administrator."""
+    app, url = served
+    app.state.config, app.state.engine = cli_owner.config, db
+    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("orcaflow.cli.waiting._BEGUN_WITHIN", timedelta())
+    token = token_of("admin")
+    return lambda *arguments: cli("--server", url, "--token-file", token, *arguments)

@@ -5,21 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import Engine, func, insert, select, update
 from typer.main import get_command
 
-from api.app import build, openapi
-from api.server import listen
-from common.config import Config, load
+from common.config import load
 from common.errors import NotAllowedError
 from common.model.cluster import Heartbeat, NodeKind
 from common.model.complement_states import ComplementState
@@ -32,7 +28,6 @@ from common.store.worker.tasks import PostgresTaskStore
 from operations.documents.commands import command_row
 from operations.members import registry
 from operations.session import Session
-from operations.tokens import create_token
 from operations.users import create_user, grant
 from orcaflow.cli.app import app as command_line
 from orcaflow.cli.remote import ANYWHERE, LOCAL_ONLY, OVER_HTTP, Chosen, carried_out
@@ -57,70 +52,6 @@ from tests.integration.remote_commands import (
     schedule_journey,
     some_streams,
 )
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FastAPI, str]]:
-    """An api-server in a thread, for all tests here: each gives it its own database."""
-    app = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="0.0.7")
-    openapi(app)  # It takes a while, and is kept.
-    with listen("127.0.0.1", 0) as place:
-        place.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
-        thread = threading.Thread(target=lambda: server.run(sockets=[place]), daemon=True)
-        thread.start()
-        yield app, f"http://127.0.0.1:{place.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture
-def owner(cli: Cli, db: Engine) -> Session:
-    """A session of the owner of the database, with the settings of the command line."""
-    made = Session()
-    made.__dict__.update(config=load(), engine=db)
-    return made
-
-
-@pytest.fixture
-def token_of(owner: Session, tmp_path: Path) -> Callable[[str], str]:
-    """Makes a file with a token for the user of this name."""
-
-    def make(user: str) -> str:
-        made = create_token(
-            owner,
-            user,
-            name="test",
-            role="admin",
-            projects=(),
-            life=timedelta(days=1),
-            now=datetime.now(UTC),
-        )
-        path = tmp_path / f"{user}.token"
-        path.touch(mode=0o600)
-        path.write_text(f"{made.text}\n", encoding="utf-8")
-        return str(path)
-
-    return make
-
-
-@pytest.fixture
-def remote(
-    *,
-    cli: Cli,
-    db: Engine,
-    served: tuple[FastAPI, str],
-    owner: Session,
-    token_of: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Cli:
-    """Runs a command by way of the server, as its administrator."""
-    app, url = served
-    app.state.config, app.state.engine = owner.config, db
-    monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=50))
-    monkeypatch.setattr("orcaflow.cli.waiting._BEGUN_WITHIN", timedelta())
-    token = token_of("admin")
-    return lambda *arguments: cli("--server", url, "--token-file", token, *arguments)
 
 
 def test_commands_print_the_same_by_way_of_a_server_and_end_with_the_same_code(
@@ -484,12 +415,12 @@ def eve(
     cli: Cli,
     remote: Cli,
     served: tuple[FastAPI, str],
-    owner: Session,
+    cli_owner: Session,
     token_of: Callable[[str], str],
 ) -> Cli:
     """Runs a command by way of the server, as a viewer of the default project."""
-    create_user(owner, "eve", is_admin=False, password=None, tenant=None)
-    grant(owner, "eve", project="default", role="viewer")
+    create_user(cli_owner, "eve", is_admin=False, password=None, tenant=None)
+    grant(cli_owner, "eve", project="default", role="viewer")
     token = token_of("eve")
     return lambda *arguments: cli("--server", served[1], "--token-file", token, *arguments)
 
@@ -508,7 +439,7 @@ def test_a_token_gives_no_more_than_its_user_may(remote: Cli, eve: Cli, db: Engi
     ):  # fmt: skip
         code, out, err = eve(*line.split())
         assert "hidden" not in out + err, line
-        assert code == (0 if line.startswith("instance list") else 3), (line, code)
+        assert code == (0 if line == "instance list" else 3), (line, code)
     code, _, err = eve("run", "nightly")
     assert (code, "you are viewer" in err) == (4, True)
     assert (eve("command", "list", "--definition", "theirs")[2]) == (
@@ -573,7 +504,7 @@ def test_contexts_are_named_used_and_removed(
         assert cli("context", "add", name, "--server", url, "--token-file", token)[0] == 2, name
     assert cli("context", "use", "team")[0] == 0
     assert parsed(cli("context", "list", "-o", "json")) == [
-        {"name": "team", "current": True, "url": url, "token_file": token}
+        {"name": "team", "current": True, "url": url, "project": None, "token_file": token}
     ]
     file = Path(load().home) / "contexts.json"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -145,7 +145,7 @@ def test_a_list_makes_no_table_that_it_does_not_read() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.stderr == "columns definitions runs\n"
+    assert done.stderr == "columns definitions projects runs\n"
 
 
 def test_no_garbage_is_looked_for_while_a_command_starts_and_after_it() -> None:

@@ -243,6 +243,7 @@ def _number(visit: Visit, name: str) -> int | None:
 
 
 _DEFINITION: Final = "/definitions/{process_definition_id}"
+_PROJECT_COLUMN: Final = Column(title=marked("Project"), key="project")
 LISTS: Final = (
     List(
         title=marked("Schedules"),
@@ -250,6 +251,7 @@ LISTS: Final = (
         columns=(
             Column(title=marked("Schedule"), key="id", link="/schedules/{id}"),
             Column(title=marked("Definition"), key="definition", link=_DEFINITION),
+            _PROJECT_COLUMN,
             Column(title=marked("State"), key="release_state"),
             Column(title=marked("Fires"), key="description"),
             Column(title=marked("Line"), key="crontab"),
@@ -268,6 +270,7 @@ LISTS: Final = (
         columns=(
             Column(title=marked("Complement"), key="id", link="/complements/{id}"),
             Column(title=marked("Definition"), key="definition", link=_DEFINITION),
+            _PROJECT_COLUMN,
             Column(title=marked("State"), key="look"),
             Column(title=marked("Dates done"), key="progress"),
             Column(title=marked("At a time"), key="parallelism"),
@@ -285,6 +288,7 @@ LISTS: Final = (
         path="/streams",
         columns=(
             Column(title=marked("Supervisor"), key="id", link="/streams/{id}"),
+            _PROJECT_COLUMN,
             Column(title=marked("State"), key="detailed_state"),
             Column(title=marked("Topic"), key="stream"),
             Column(title=marked("Partitions"), key="partitions"),
@@ -302,6 +306,7 @@ LISTS: Final = (
         path="/topologies",
         columns=(
             Column(title=marked("Topology"), key="name", link="/topologies/{name}"),
+            _PROJECT_COLUMN,
             Column(title=marked("State"), key="status"),
             Column(title=marked("Worker"), key="verdict"),
             Column(title=marked("Version"), key="version"),

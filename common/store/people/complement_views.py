@@ -27,6 +27,7 @@ from sqlalchemy import (
 from common.masking import shown_reason
 from common.model.complement_states import DateState
 from common.model.rights import DATABASE, Principal
+from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
     complement,
@@ -70,6 +71,7 @@ class ComplementView:
     create_time: datetime
     end_time: datetime | None
     dates: Mapping[str, int] = field(default_factory=dict)
+    project_name: str | None = None
 
     def count(self, *states: str) -> int:
         """Count the dates in one of these states; with none named, all dates."""
@@ -110,7 +112,7 @@ def complements(
     `before`: only those with smaller ids.
     """
     statement = _COMPLEMENTS.order_by(complement.c.id.desc()).limit(limit)
-    if not principal.owns_database:
+    if not principal.sees_all:
         statement = statement.where(seen_projects(principal, process_definition.c.project_id))
     if before is not None:
         statement = statement.where(complement.c.id < before)
@@ -203,6 +205,7 @@ _COMPLEMENTS: Final[Select[Any]] = (
         complement.c.id,
         complement.c.process_definition_id,
         process_definition.c.name.label("definition_name"),
+        project_name(process_definition.c.project_id),
         complement.c.state,
         complement.c.state_reason,
         complement.c.parallelism,
@@ -292,6 +295,7 @@ def _complement(row: Row[*tuple[Any, ...]], dates: Mapping[str, int]) -> Complem
         id=row.id,
         process_definition_id=row.process_definition_id,
         definition_name=row.definition_name,
+        project_name=row.project_name,
         state=row.state,
         state_reason=shown_reason(row.state_reason),
         parallelism=row.parallelism,

@@ -33,6 +33,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.fixed_statement import FixedRead
+from common.store.people.project_column import project_name
 from common.store.people.rights import LARGEST_ID, seen_projects, told, told_seen
 from common.store.tables import process_definition, project
 
@@ -64,6 +65,8 @@ class DefinitionRow:
     usable: bool
     create_time: datetime
     update_time: datetime
+    project_name: str | None = None
+    """None where a change returns the row."""
 
 
 def save_definition(
@@ -108,7 +111,7 @@ def save_definition(
                 "version": process_definition.c.version + case((changed, 1), else_=0),
             },
         )
-        .returning(*_COLUMNS)
+        .returning(*_OWN_COLUMNS, null().label("project_name"))
     )
     return _definition(db.execute(statement).one())
 
@@ -233,6 +236,14 @@ def definitions(db: Connection, *, project_id: int | None = None) -> list[Defini
     return [_definition(row) for row in db.execute(statement)]
 
 
+def definition_names(db: Connection, principal: Principal) -> list[str]:
+    """List the names of the definitions that the principal sees."""
+    statement = select(process_definition.c.name).order_by(process_definition.c.id)
+    return list(
+        db.scalars(statement.where(seen_projects(principal, process_definition.c.project_id)))
+    )
+
+
 def rename_definition(db: Connection, definition_id: int, name: str) -> None:
     db.execute(
         update(process_definition).where(process_definition.c.id == definition_id).values(name=name)
@@ -255,7 +266,7 @@ def set_release_state(
     return changed.rowcount == 1
 
 
-_COLUMNS: Final = (
+_OWN_COLUMNS: Final = (
     process_definition.c.id,
     process_definition.c.code,
     process_definition.c.project_id,
@@ -272,6 +283,7 @@ _COLUMNS: Final = (
     process_definition.c.create_time,
     process_definition.c.update_time,
 )
+_COLUMNS: Final = (*_OWN_COLUMNS, project_name(process_definition.c.project_id))
 
 
 def _definition(row: Any) -> DefinitionRow:
@@ -291,6 +303,7 @@ def _definition(row: Any) -> DefinitionRow:
         usable=row.flag == 1,
         create_time=row.create_time,
         update_time=row.update_time,
+        project_name=row.project_name,
     )
 
 

@@ -230,7 +230,7 @@ def _of(
     definition_name: str | None,
     principal: Principal,
 ) -> Select[Any]:
-    if not principal.owns_database:
+    if not principal.sees_all:
         statement = statement.where(seen_projects(principal, definition.c.project_id))
     if definition_name is None:
         return statement

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Integer,
     Select,
     Text,
     bindparam,
@@ -92,6 +93,16 @@ def project_with_code(db: Connection, principal: Principal, code: int) -> Projec
     if code > LARGEST_CODE:
         return None
     return _project_name(_by_code().rows(db, principal, {"code": code}))
+
+
+def project_with_id(db: Connection, principal: Principal, project_id: int) -> ProjectName | None:
+    """Read the project with this id, if the principal sees it."""
+    return _project_name(_by_id().rows(db, principal, {"id": project_id}))
+
+
+@cache
+def _by_id() -> SeenRead:
+    return _name_read(project.c.id == bindparam("id", type_=Integer))
 
 
 @cache

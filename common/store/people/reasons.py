@@ -125,7 +125,7 @@ def facts_of(
             attempt: each for attempt, (each, is_seen) in child_commands.items() if is_seen
         },
         foreign=frozenset(foreign),
-        seen=None if principal.owns_database else seen_instances(db, principal, named),
+        seen=None if principal.sees_all else seen_instances(db, principal, named),
         pools=_pools(db, held, principal),
         locks=lock_waits(db, held, principal, now=now),
         queue=_queue(db, queued),

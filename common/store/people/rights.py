@@ -107,7 +107,7 @@ def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> Colum
     What the principal holds is read once, and not for each row.
     """
     if principal.owns_database:
-        return true()
+        return true() if principal.projects is None else project_id.in_(principal.projects)
     if not principal.scope & Action.VIEW:
         return false()
     seen = _seen_by(literal(principal.user_id), project_id)
@@ -141,7 +141,7 @@ class SeenRead:
 
     def rows(self, db: Connection, principal: Principal, values: Mapping[str, Any]) -> list[Any]:
         """Read its rows, each with its columns by their names."""
-        if principal.owns_database:
+        if principal.sees_all:
             return self._of_all.rows(db, values)
         if principal.projects is None:
             return self._of_told.rows(db, {**told(principal), **values})
@@ -183,9 +183,11 @@ def seen_instances(db: Connection, principal: Principal, ids: Collection[int]) -
 
 def actions_in(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[int]:
     """Build the expression of the actions that the principal has in a row's project."""
-    if principal.owns_database:
-        return literal(int(EVERYTHING))
-    all_of_them = _actions_of(literal(principal.user_id), literal(int(principal.scope)), project_id)
+    all_of_them = (
+        literal(int(EVERYTHING))
+        if principal.owns_database
+        else _actions_of(literal(principal.user_id), literal(int(principal.scope)), project_id)
+    )
     if principal.projects is None:
         return all_of_them
     # A deleted definition leaves runs without a project, which no token for projects covers.
@@ -235,7 +237,9 @@ def is_administrator(db: Connection, principal: Principal) -> bool:
     """Return True for an enabled administrator whose token has no limits."""
     if principal.owns_database:
         return True
-    if principal.scope != EVERYTHING or principal.projects is not None:
+    if principal.scope != EVERYTHING:
+        return False
+    if principal.projects is not None and not principal.chose_project:
         return False
     return _is_enabled_administrator(db, principal.user_id)
 

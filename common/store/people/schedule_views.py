@@ -32,6 +32,7 @@ from sqlalchemy import (
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
 from common.store.fixed_statement import FixedRead
+from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects, told, told_seen
 from common.store.tables import (
     environment,
@@ -85,6 +86,7 @@ class ScheduleView:
     fault: str | None
     create_time: datetime
     update_time: datetime
+    project_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ def schedules(
         values = {**told(principal), "after": after, "limit": limit}
         return [_schedule(row) for row in _page().rows(db, values)]
     statement = _SCHEDULES.order_by(schedule.c.id).limit(limit)
-    if not principal.owns_database:
+    if not principal.sees_all:
         statement = statement.where(seen_projects(principal, process_definition.c.project_id))
     if after:
         statement = statement.where(schedule.c.id > after)
@@ -237,6 +239,7 @@ _SCHEDULES: Final[Select[Any]] = (
         schedule.c.id,
         schedule.c.process_definition_id,
         process_definition.c.name.label("definition_name"),
+        project_name(process_definition.c.project_id),
         func.coalesce(
             (process_definition.c.release_state == 1) & (process_definition.c.flag == 1),
             literal(value=False),
@@ -306,6 +309,7 @@ def _schedule(row: Row[*tuple[Any, ...]]) -> ScheduleView:
         id=row.id,
         process_definition_id=row.process_definition_id,
         definition_name=row.definition_name,
+        project_name=row.project_name,
         definition_is_online=row.definition_is_online,
         crontab=row.crontab,
         timezone_id=row.timezone_id,

@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.rights import Principal
 from common.model.streams.requests import RequestKind
+from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
     dataset_offsets,
@@ -52,6 +53,7 @@ class SupervisorView:
     status: Mapping[str, Any]
     create_time: datetime
     update_time: datetime
+    project_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ _VIEW: Final = select(
     supervisor.c.spec,
     supervisor.c.suspended,
     supervisor.c.create_time,
+    project_name(supervisor_runtime.c.project_id),
 ).join_from(supervisor_runtime, supervisor, _NEWEST)
 
 
@@ -310,4 +313,5 @@ def _view(row: AnyRow) -> SupervisorView:
         status=row.status,
         create_time=row.create_time,
         update_time=row.update_time,
+        project_name=row.project_name,
     )

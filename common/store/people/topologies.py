@@ -32,6 +32,7 @@ from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.model.topologies import Code, Report, Wanted
 from common.model.topology_graphs import TopologyGraph
 from common.store.listen import ORDERS, hint_channel
+from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
     command,
@@ -103,6 +104,7 @@ class TopologyView:
     starting: bool
     run: TopologyRun | None
     attempt: TopologyAttempt | None
+    project_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,7 @@ _STARTING: Final = (
 _VIEW: Final = select(
     topology,
     topology_version.c.graph,
+    project_name(topology.c.project_id),
     func.now().label("looked_at"),
     _STARTING.label("starting"),
     *_RUN.c,
@@ -341,6 +344,7 @@ def _view(row: AnyRow) -> TopologyView:
     return TopologyView(
         name=row.name,
         project_id=row.project_id,
+        project_name=row.project_name,
         process_definition_id=row.process_definition_id,
         version=row.version,
         generation=row.generation,

@@ -31,6 +31,7 @@ from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
 from common.model.states import FINISHED_TASK_CODES
 from common.store.fixed_statement import FixedRead
+from common.store.people.project_column import project_name
 from common.store.tables import (
     RARE_ENDS_OF_RUNS,
     process_definition,
@@ -67,6 +68,7 @@ class ProcessInstanceView(NamedTuple):
     root_id: int = 0
     parent_task_instance_id: int = 0
     wanted_deadline: datetime | None = None
+    project_name: str | None = None
 
 
 class TaskInstanceView(NamedTuple):
@@ -153,7 +155,7 @@ def process_instances(
             if found:
                 return [_instance(row) for row in found]
     statement = _INSTANCES.order_by(process_instance.c.id.desc()).limit(limit)
-    if not principal.owns_database:
+    if not principal.sees_all:
         # Here, since who reads the tables themselves has no use for rights.
         from common.store.people.rights import seen_projects, sees_everything
 
@@ -405,8 +407,12 @@ def task_instances(
     valid_only: bool = False,
     limit: int | None = None,
     ids: Collection[int] | None = None,
+    principal: Principal = DATABASE,
 ) -> list[TaskInstanceView]:
-    """List attempts in the order in which they were made; with a `limit`, the newest."""
+    """List attempts in the order in which they were made; with a `limit`, the newest.
+
+    Without a run the principal's projects limit them; with one the caller has checked the right.
+    """
     if process_instance_id is not None and states is None and ids is None and not valid_only:
         values = {"process_instance_id": process_instance_id, "limit": limit}
         return [_task(row) for row in reversed(_attempts().rows(db, values))]
@@ -417,6 +423,19 @@ def task_instances(
         statement = statement.where(task_instance.c.process_instance_id == process_instance_id)
     if states is not None:
         statement = statement.where(task_instance.c.state.in_(states))
+    if process_instance_id is None and ids is None and not principal.sees_all:
+        from common.store.people.rights import seen_projects
+
+        runs = (
+            select(process_instance.c.id)
+            .join_from(
+                process_instance,
+                process_definition,
+                process_definition.c.id == process_instance.c.process_definition_id,
+            )
+            .where(seen_projects(principal, process_definition.c.project_id))
+        )
+        statement = statement.where(task_instance.c.process_instance_id.in_(runs))
     if valid_only:
         # A lost one may still run beside the attempt that has taken its place.
         statement = statement.where(
@@ -498,6 +517,7 @@ def _instance_columns(run: FromClause) -> tuple[ColumnElement[Any], ...]:
         run.c.root_id,
         run.c.parent_task_instance_id,
         run.c.wanted_deadline,
+        project_name(process_definition.c.project_id),
     )
 
 

@@ -15,8 +15,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COLUMNS = ("name", "current", "url", "token_file")
+COLUMNS = ("name", "current", "url", "project", "token_file")
 
+_Project = Annotated[
+    str | None,
+    typer.Option("--project", metavar="NAME", help="Project of its commands; '' removes it."),
+]
 _Name = Annotated[str, typer.Argument(help="Name of the context.")]
 
 
@@ -40,6 +44,7 @@ def add(
             "--ca-file", metavar="FILE", help="Certificates to check the server's by, in PEM."
         ),
     ] = None,
+    project: _Project = None,
 ) -> None:
     """Add a context, or change the one of this name. The token stays in its file.
 
@@ -56,35 +61,50 @@ def add(
         ca_file=str(Path(ca_file).expanduser().absolute()) if ca_file else "",
     )
     Client(wanted)  # Refuses what no command could use.
-    add_context(name, wanted)
+    add_context(name, wanted, project=project)
     write(escaped(f"context {name} is there; take it: orcaflow context use {name}"))
 
 
-@app.command(epilog="Example: orcaflow context use team")
-def use(name: _Name) -> None:
-    """Send commands to this server from now on; `local` sends them to the database again."""
+@app.command(epilog="Example: orcaflow context use team --project sales")
+def use(name: _Name, *, project: _Project = None) -> None:
+    """Send commands to this server from now on; `local` sends them to the database again.
+
+    With a project, commands of this context name and list its objects, unless `--project` or the
+    variable ORCAFLOW_PROJECT names another one.
+    """
     from orcaflow.remote.contexts import LOCAL, use_context
 
-    use_context(name)
+    use_context(name, project=project)
     where = "the database of the settings" if name == LOCAL else f"the server of context {name}"
     write(escaped(f"commands go to {where} from now on"))
 
 
 @app.command(name="list", epilog="Example: orcaflow context list -o json")
 def list_(form: FormatOption = Format.TABLE) -> None:
-    """List the contexts. Fields: name, current, url, token_file."""
-    from orcaflow.remote.contexts import read_contexts
+    """List the contexts. Fields: name, current, url, project, token_file."""
+    from orcaflow.remote.contexts import LOCAL, read_contexts
 
     known = read_contexts()
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "name": name,
             "current": name == known.current,
             "url": each.url,
+            "project": known.projects.get(name),
             "token_file": each.token_file,
         }
         for name, each in known.servers.items()
     ]
+    if LOCAL in known.projects:
+        rows.append(
+            {
+                "name": LOCAL,
+                "current": known.current is None,
+                "url": None,
+                "project": known.projects[LOCAL],
+                "token_file": None,
+            }
+        )
     print_rows(
         rows,
         form=form,

@@ -59,7 +59,9 @@ _MapOption = Annotated[
         " datasource, worker-group, resource or tenant. Repeat.",
     ),
 ]
-_Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of definitions.")]
+_Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Names or ids of definitions.")
+]
 
 
 @app.command(
@@ -106,9 +108,11 @@ def import_(
     of 2.x or 3.x gets in whatever its tasks are: what can't run here, as a task type that is not
     known, keeps the definition OFFLINE, even with --online.
 
-    Fields: name, id, version, release_state, kept_offline, tasks, changed, schedules (id, crontab,
-    new), schedule (the first of them, or null), unmapped (node, key, problem, cure, keeps_offline)
-    and warnings (node, key, problem, cure).
+    Without a project they go to `default`.
+
+    Fields: name, id, project, version, release_state, kept_offline, tasks, changed, schedules (id,
+    crontab, new), schedule (the first of them, or null), unmapped (node, key, problem, cure,
+    keeps_offline) and warnings (node, key, problem, cure).
     """
     import os
 
@@ -116,13 +120,20 @@ def import_(
     from operations.definitions import import_definitions
     from operations.documents.definitions import imported_row
     from operations.linting import read_files
+    from operations.projects import DEFAULT_PROJECT
     from operations.session import opened
 
     documents = read_files(
         files, name=name, mapped=mapped or (), strict=strict, standard_input=_standard_input(files)
     )
     with opened() as session:
-        imported = import_definitions(session, documents, online=online, environment=os.environ)
+        imported = import_definitions(
+            session,
+            documents,
+            online=online,
+            environment=os.environ,
+            project_id=session.project_id or DEFAULT_PROJECT,
+        )
     rows = [imported_row(each) for each in imported]
     for each in imported:
         report_findings(each.document.name, each.findings)
@@ -134,6 +145,7 @@ def import_(
         write(
             f"{what}: {row['name']} (version {row['version']},"
             f" {counted(each.document.task_count, 'task')}, {row['release_state']})"
+            f" in project {each.project}"
         )
         if row["kept_offline"]:
             say("It stays OFFLINE, since parts of it are unmapped: see above.")
@@ -274,7 +286,7 @@ def schema() -> None:
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the definitions.
 
-    Fields: id, name, version, release_state, usable, project_id, description, create_time,
+    Fields: id, name, version, release_state, usable, project_id, project, description, create_time,
     update_time.
     """
     from operations.definitions import list_definitions
@@ -286,7 +298,10 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     print_rows(
         rows,
         form=form,
-        columns=("id", "name", "version", "release_state", "update_time", "description"),
+        columns=(
+            *("id", "project", "name", "version", "release_state", "update_time"),
+            "description",
+        ),
         zone=session.zone,
         none="There are no definitions; `orcaflow definition import FILE` brings some in.",
     )
@@ -294,7 +309,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: orcaflow definition show flights")
 def show(
-    name: Annotated[str, typer.Argument(help="Name of the definition.")],
+    name: Annotated[str, typer.Argument(help="Name or id of the definition.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show a definition with its tasks in the order of the DAG, and its schedules.
@@ -325,7 +340,9 @@ def show(
     if found.schedules:
         write("\nschedules:")
         rows = [schedule_cells(view, zone=found.zone) for view in found.schedules]
-        write_table(rows, [each for each in SCHEDULE_COLUMNS if each != "definition"])
+        write_table(
+            rows, [each for each in SCHEDULE_COLUMNS if each not in ("definition", "project")]
+        )
     for mistake in found.mistakes:
         say(f"mistake: {mistake}")
 
@@ -347,7 +364,7 @@ class ExportForm(StrEnum):
     )
 )
 def export(
-    name: Annotated[str, typer.Argument(help="Name of the definition.")],
+    name: Annotated[str, typer.Argument(help="Name or id of the definition.")],
     *,
     as_: Annotated[
         ExportForm, typer.Option("--as", help="In YAML scripts are blocks of text.")

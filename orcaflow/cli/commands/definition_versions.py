@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from operations.findings import Finding
 
-_Name = Annotated[str, typer.Argument(help="Name of the definition.")]
+_Name = Annotated[str, typer.Argument(help="Name or id of the definition.")]
 
 
 def add_to(app: typer.Typer) -> None:

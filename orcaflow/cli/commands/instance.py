@@ -34,6 +34,7 @@ app = typer.Typer(
 INSTANCE_COLUMNS = (
     "id",
     "definition",
+    "project",
     "state",
     "command_type",
     "start_time",
@@ -72,9 +73,9 @@ def list_(
 ) -> None:
     """List process instances, the newest first.
 
-    Fields: id, name, definition, process_definition_id, state, state_code, wanted_state, reason,
-    command_type, run_times, failure_strategy, priority, schedule_time, start_time, end_time,
-    duration (seconds), host, owner_epoch.
+    Fields: id, name, definition, project, process_definition_id, state, state_code, wanted_state,
+    reason, command_type, run_times, failure_strategy, priority, schedule_time, start_time,
+    end_time, duration (seconds), host, owner_epoch.
     """
     from common.clock import SystemClock
     from operations.documents.instances import instance_row

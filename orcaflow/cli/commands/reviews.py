@@ -19,21 +19,24 @@ from orcaflow.cli.output import (
 
 if TYPE_CHECKING:
     from common.store.people.proposals import ProposalRow
+    from operations.session import Session
 
-_Name = Annotated[str, typer.Argument(help="Name of the definition.")]
+_Name = Annotated[str, typer.Argument(help="Name or id of the definition.")]
 _Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="Id of the proposal.")]
 _New = Annotated[
     bool, typer.Option("--new", help="It is of a definition that is to be made in the project.")
 ]
-_Project = Annotated[str, typer.Option(metavar="NAME", help="The project, with --new.")]
 _Note = Annotated[
     str | None, typer.Option(metavar="TEXT", help="What is to be known by whoever decides.")
 ]
 
 
+_DEFAULT_PROJECT = "default"
+
+
 class _Whose(TypedDict, total=False):
     definition: str
-    project: str
+    project: str | int
 
 
 def add_to(app: typer.Typer) -> None:
@@ -71,7 +74,6 @@ def propose(
     ] = None,
     note: _Note = None,
     new: _New = False,
-    project: _Project = "default",
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Propose a definition, which somebody else with the role admin in its project approves.
@@ -100,8 +102,8 @@ def propose(
         source = documents[0].source
         if len(documents) != 1 or source is None:
             raise typer.BadParameter(f"{file} has {len(documents)} definitions; give one")
-        whose = _whose(documents[0].name, new=new, project=project)
         with opened() as session:
+            whose = _whose(session, documents[0].name, new=new)
             made = operations.propose(session, document=dict(source.content), note=note, **whose)
     _print(made, "waits for somebody else's approval", form)
 
@@ -114,7 +116,6 @@ def proposals(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="No more than so many.")] = 20,
     new: _New = False,
-    project: _Project = "default",
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List the proposals of a definition, the newest first; with --new those of new ones.
@@ -127,8 +128,8 @@ def proposals(
     from operations.documents.reviews import PROPOSAL_COLUMNS, proposal_document, proposal_row
     from operations.session import opened
 
-    whose = _whose(name, new=new, project=project)
     with opened() as session:
+        whose = _whose(session, name, new=new)
         if show is None:
             found = operations.proposals(session, limit=limit, **whose)
             print_rows(
@@ -156,7 +157,6 @@ def approve(
     number: _Number,
     *,
     new: _New = False,
-    project: _Project = "default",
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Put what somebody else has proposed in force, as a new version of the definition.
@@ -168,7 +168,7 @@ def approve(
     from operations.session import opened
 
     with opened() as session:
-        done = operations.approve(session, number, **_whose(name, new=new, project=project))
+        done = operations.approve(session, number, **_whose(session, name, new=new))
     _print(done, f"is in force as version {done.version}", form)
 
 
@@ -178,7 +178,6 @@ def reject(
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for its author.")],
     new: _New = False,
-    project: _Project = "default",
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Reject what somebody else has proposed. Fields: those of `propose`."""
@@ -186,9 +185,7 @@ def reject(
     from operations.session import opened
 
     with opened() as session:
-        done = operations.reject(
-            session, number, reason=reason, **_whose(name, new=new, project=project)
-        )
+        done = operations.reject(session, number, reason=reason, **_whose(session, name, new=new))
     _print(done, "is rejected", form)
 
 
@@ -197,7 +194,6 @@ def withdraw(
     number: _Number,
     *,
     new: _New = False,
-    project: _Project = "default",
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Withdraw a proposal of yours, or as an admin anybody's. Fields: those of `propose`."""
@@ -205,12 +201,13 @@ def withdraw(
     from operations.session import opened
 
     with opened() as session:
-        done = operations.withdraw(session, number, **_whose(name, new=new, project=project))
+        done = operations.withdraw(session, number, **_whose(session, name, new=new))
     _print(done, "is withdrawn", form)
 
 
-def _whose(name: str, *, new: bool, project: str) -> _Whose:
-    return {"project": project} if new else {"definition": name}
+def _whose(session: Session, name: str, *, new: bool) -> _Whose:
+    """A new definition is proposed to its project, another one by its name."""
+    return {"project": session.project_id or _DEFAULT_PROJECT} if new else {"definition": name}
 
 
 def _print(row: ProposalRow, what: str, form: Format) -> None:

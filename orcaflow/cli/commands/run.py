@@ -68,7 +68,7 @@ WARNING_HELP = (
 
 @app.command(epilog=_EXAMPLES)
 def run(
-    name: Annotated[str, typer.Argument(help="Name of a definition that is ONLINE.")],
+    name: Annotated[str, typer.Argument(help="Name or id of a definition that is ONLINE.")],
     *,
     param: Annotated[
         list[str] | None,

@@ -62,11 +62,11 @@ def list_(
 ) -> None:
     """List schedules. The next fire is shown as the clock of the schedule's zone shows it.
 
-    Fields: id, definition, process_definition_id, release_state, crontab, description, timezone_id,
-    missing_time, repeated_time, start_time, end_time (null: no end), next_fire_time (null: none, or
-    OFFLINE), fault (why it can't fire), misfire_policy, misfire_limit, deadline (seconds),
-    execution_type (null: the definition's), failure_strategy, priority, worker_group, environment
-    (null: none), warning_type, params, create_time, update_time.
+    Fields: id, definition, project, process_definition_id, release_state, crontab, description,
+    timezone_id, missing_time, repeated_time, start_time, end_time (null: no end), next_fire_time
+    (null: none, or OFFLINE), fault (why it can't fire), misfire_policy, misfire_limit, deadline
+    (seconds), execution_type (null: the definition's), failure_strategy, priority, worker_group,
+    environment (null: none), warning_type, params, create_time, update_time.
     """
     from operations import scheduling
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row

@@ -36,9 +36,6 @@ def submit(
         str, typer.Argument(help="A file with the specification, Druid's JSON; - reads it.")
     ],
     *,
-    project: Annotated[
-        str | None, typer.Option(help="The project that it belongs to; default if it is new.")
-    ] = None,
     worker_group: Annotated[
         str | None, typer.Option(help="The worker group that runs its tasks.")
     ] = None,
@@ -62,7 +59,7 @@ def submit(
 
     with opened() as session:
         where = TaskPlace(worker_group=worker_group, profile=profile)
-        done = submit_stream(session, _text(spec), project=project, place=where)
+        done = submit_stream(session, _text(spec), project=session.project_id, place=where)
     if form is Format.JSON:
         print_json(submitted_row(done))
         return
@@ -75,7 +72,7 @@ def submit(
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List supervisors, terminated ones too.
 
-    Fields: id, version, project_id, process_definition_id, state, detailed_state, healthy,
+    Fields: id, version, project_id, project, process_definition_id, state, detailed_state, healthy,
     suspended, active, master, stream, partitions, lag, updated.
     """
     from operations.documents.streams import stream_row
@@ -87,7 +84,17 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     print_rows(
         [stream_row(view) for view in found],
         form=form,
-        columns=("id", "state", "healthy", "stream", "partitions", "lag", "master", "updated"),
+        columns=(
+            "id",
+            "project",
+            "state",
+            "healthy",
+            "stream",
+            "partitions",
+            "lag",
+            "master",
+            "updated",
+        ),
         none="There are no supervisors; submit one: orcaflow stream submit FILE",
     )
 

@@ -70,9 +70,6 @@ def submit(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A module that it imports goes along; repeat."),
     ] = None,
-    project: Annotated[
-        str | None, typer.Option(help="The project that it belongs to; default if it is new.")
-    ] = None,
     worker_group: Annotated[str | None, typer.Option(help="The worker group that runs it.")] = None,
     cores: Annotated[
         int | None, typer.Option(help="The threads of its runs; 2 if it is new.", min=1, max=64)
@@ -103,7 +100,7 @@ def submit(
         done = submit_topology(
             session,
             submission,
-            project=project,
+            project=session.project_id,
             worker_group=worker_group,
             cores=cores,
             memory=memory,
@@ -121,8 +118,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List topologies, killed ones too.
 
     Fields: name, status (ACTIVE, INACTIVE, REBALANCING, KILLED), version, generation, project_id,
-    cores, components, executors, tasks, uptime_seconds, batch, lag (records), process_instance_id,
-    run_state, task_instance_id, host, verdict, reason, created, updated.
+    project, cores, components, executors, tasks, uptime_seconds, batch, lag (records),
+    process_instance_id, run_state, task_instance_id, host, verdict, reason, created, updated.
     """
     from operations.documents.topologies import line_row
     from operations.session import opened
@@ -134,7 +131,10 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     print_rows(
         [line_row(line) for line in found],
         form=form,
-        columns=("name", "status", "version", "run_state", "executors", "tasks", "lag", "reason"),
+        columns=(
+            *("name", "project", "status", "version", "run_state", "executors", "tasks", "lag"),
+            "reason",
+        ),
         zone=zone,
         none="There are no topologies; submit one: orcaflow topology submit FILE",
     )
