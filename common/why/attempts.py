@@ -15,6 +15,7 @@ from common.why.shape import BAD_ENDS, Shapes
 _NO_WORKER = (
     CauseKind.NO_WORKER,
     CauseKind.NO_WORKER_IN_GROUP,
+    CauseKind.ALL_RESERVED,
     CauseKind.WORKER_UNFIT,
     CauseKind.WORKER_DISABLED,
 )
