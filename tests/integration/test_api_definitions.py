@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, insert, select
 
 from api.policy import BASE
 from common.model.states import ProcessState
@@ -214,6 +215,35 @@ def test_an_import_tells_what_has_no_place_and_is_all_or_nothing(
     viewing = {"project_id": 2**31 - 1}
     foreign = client.post(f"{PATH}/import", params=viewing, json=a_document(), headers=ada)
     assert foreign.status_code == 404
+
+
+def test_a_tenant_whose_account_is_unfit_is_refused_at_every_route_that_saves_one_x50(
+    client: TestClient, ada: dict[str, str], owner: Session, db: Engine
+) -> None:
+    with db.begin() as connection:
+        number = connection.scalars(
+            insert(t.tenant).values(tenant_code="root").returning(t.tenant.c.id)
+        ).one()
+    made = client.post(PATH, json=a_document(), headers=ada)
+    path, tag = f"{PATH}/{made.json()['id']}", {"If-Match": made.headers["etag"]}
+    app: Any = client.app
+    config = app.state.config
+    app.state.config = replace(config, worker=replace(config.worker, tenant_mode="tenant"))
+    for named in ({"tenantCode": "root"}, {"tenantId": number}):
+        document = a_document("as-root")
+        document["processDefinitionJson"] |= named
+        for refused in (
+            client.post(PATH, json=document, headers=ada),
+            client.post(f"{PATH}/import", json=document, headers=ada),
+            client.put(path, json=document, headers={**ada, **tag}),
+        ):
+            assert refused.status_code == 422, refused.text
+            assert "uid 0 is root" in refused.text
+    assert names(client, ada) == ["nightly"]
+    root = headers_of(owner, "admin", "admin")
+    refused = client.post(f"{BASE}/tenants", json={"code": "daemon"}, headers=root)
+    assert refused.status_code == 422
+    assert "is a system account" in refused.text
 
 
 def test_a_secret_stays_here_and_is_kept_by_a_change(
