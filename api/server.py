@@ -40,6 +40,7 @@ from common import config as configuration
 from common.clock import SystemClock
 from common.config import ApiConfig, Config
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.parameter_keys import parameter_keys
 from common.runtime import log as logs
 from common.runtime import metrics
 from common.runtime.daemon import product_version
@@ -198,6 +199,7 @@ def _connecting(config: Config) -> dict[str, Any]:
     settings = config.api
     return {
         "application_name": f"{NAME}-{settings.port}",
+        "keys": parameter_keys(config),
         "connect_timeout": min(
             _CONNECT_PATIENCE, timedelta(seconds=config.database.connect_timeout_seconds)
         ),

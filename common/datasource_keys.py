@@ -5,6 +5,9 @@ Each value whose name sounds secret, and the password within a URL, is stored as
 may read, and that every host with a worker needs a copy of. Its lines are `<id> <key in base 64>`:
 the first encrypts, all decrypt. Rows in clear, as typed by hand, are read as they stand. The
 library is imported when a value is encrypted or decrypted for the first time, and only here.
+
+The same keys encrypt secret parameters (`common.parameter_keys`). A text that names the use is
+authenticated with each value, so a value of one use can't be decrypted as another.
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ URL_PASSWORD: Final = "urlPassword"  # noqa: S105  # The name of a key.
 """The key of `connection_params` that holds the password of its `url`, once it is encrypted."""
 
 _KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
+NONCE_BYTES: Final = 12
 _ID_CHARS: Final = 8
 _MOST_FILE_BYTES: Final = 64 * 1024
 _ABOUT: Final = b"orcaflow data source"
+_FOR_PARAMETERS: Final = "# encrypts secret parameters too"
 _SEALED = re.compile(r"aes256gcm:([0-9a-f]{8}):([A-Za-z0-9+/=]+)")
 
 
@@ -63,14 +67,30 @@ class DatasourceKeys:
         """True if there is a key file."""
         return os.path.lexists(self.path)
 
-    def make(self) -> None:
+    def make(self, *, for_parameters: bool = False) -> None:
         """Make a key file with a new key, unless there is one."""
         if not self.exist():
-            self._write([_new_key()], is_new=True)
+            self._write([_new_key()], is_new=True, for_parameters=for_parameters)
 
     def add(self) -> None:
         """Encrypt with a new key from now on; the others remain, for what they have encrypted."""
-        self._write([_new_key(), *self._read()], is_new=False)
+        keys = [_new_key(), *self.read()]
+        self._write(keys, is_new=False, for_parameters=self.are_for_parameters())
+
+    def are_for_parameters(self) -> bool:
+        """Return whether secret parameters are encrypted too, and not only decrypted.
+
+        A former version can't decrypt them, so a file of that version does not say so.
+        """
+        try:
+            return _FOR_PARAMETERS in self._lines()
+        except DatasourceKeyError:
+            return False
+
+    def begin_parameters(self) -> None:
+        """Have secret parameters encrypted from now on."""
+        if not self.are_for_parameters():
+            self._write(self.read(), is_new=False, for_parameters=True)
 
     def sealed(self, connection_params: str) -> str:
         """Encrypt the passwords of a row by the first key; those that it has encrypted stay.
@@ -80,12 +100,12 @@ class DatasourceKeys:
         document = _object(connection_params)
         if document is None:
             return connection_params
-        keys = self._read()
+        keys = self.read()
 
         def seal(_: str, value: object) -> object:
             text = str(value)
             known = _SEALED.fullmatch(text)
-            if not text or (known is not None and known[1] == _id_of(keys[0])):
+            if not text or (known is not None and known[1] == key_id(keys[0])):
                 return value
             return _seal(text if known is None else self._opened(text, keys), keys[0])
 
@@ -101,7 +121,7 @@ class DatasourceKeys:
         document = _object(connection_params)
         if document is None:
             return connection_params
-        keys = self._read()
+        keys = self.read()
 
         def open_(_: str, value: object) -> object:
             text = str(value)
@@ -112,28 +132,35 @@ class DatasourceKeys:
 
     def _opened(self, sealed: str, keys: list[bytes]) -> str:
         found = _SEALED.fullmatch(sealed)
-        key = next((each for each in keys if found and _id_of(each) == found[1]), None)
+        key = next((each for each in keys if found and key_id(each) == found[1]), None)
         if found is None or key is None:
             wanted = "" if found is None else f" {found[1]}"
             raise DatasourceKeyError(
                 f"a password was encrypted with the key{wanted}, which {self.path} does not hold"
-                f" ({', '.join(map(_id_of, keys))}): {_CURE}"
+                f" ({', '.join(map(key_id, keys))}): {_CURE}"
             )
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         try:
-            content = base64.b64decode(found[2], validate=True)
-            nonce, rest = content[:_NONCE_BYTES], content[_NONCE_BYTES:]
-            opened: bytes = AESGCM(key).decrypt(nonce, rest, _ABOUT)
-            return opened.decode()
-        except (InvalidTag, binascii.Error, ValueError):
+            opened = decrypted(base64.b64decode(found[2], validate=True), key, about=_ABOUT)
+        except (binascii.Error, ValueError):
+            opened = None
+        if opened is None:
             raise DatasourceKeyError(
                 "an encrypted password was changed in its row, or cut off: give it anew by"
                 " `orcaflow datasource create NAME --replace`"
-            ) from None
+            )
+        return opened
 
-    def _read(self) -> list[bytes]:
+    def read(self) -> list[bytes]:
+        """Read the keys, the encrypting one first; `DatasourceKeyError` names the remedy."""
+        lines = self._lines()
+        keys = [_key(line) for line in lines if line.strip() and not line.startswith("#")]
+        if not keys or None in keys:
+            raise DatasourceKeyError(
+                f"the key file {self.path} is damaged: its lines must be an id and a key: {_CURE}"
+            )
+        return [each for each in keys if each is not None]
+
+    def _lines(self) -> list[str]:
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -153,19 +180,15 @@ class DatasourceKeys:
                     f"the key file {self.path} must be a file that its owner alone may read:"
                     f" chmod 600 {self.path}"
                 )
-            lines = os.read(file, _MOST_FILE_BYTES).decode("ascii", "replace").split("\n")
+            return os.read(file, _MOST_FILE_BYTES).decode("ascii", "replace").split("\n")
         finally:
             os.close(file)
-        keys = [_key(line) for line in lines if line.strip() and not line.startswith("#")]
-        if not keys or None in keys:
-            raise DatasourceKeyError(
-                f"the key file {self.path} is damaged: its lines must be an id and a key: {_CURE}"
-            )
-        return [each for each in keys if each is not None]
 
-    def _write(self, keys: list[bytes], *, is_new: bool) -> None:
+    def _write(self, keys: list[bytes], *, is_new: bool, for_parameters: bool) -> None:
         """Write the file whole; if it is new, another's that was made meanwhile stays."""
-        lines = [f"{_id_of(key)} {base64.b64encode(key).decode()}\n" for key in keys]
+        lines = [f"{key_id(key)} {base64.b64encode(key).decode()}\n" for key in keys]
+        if for_parameters:
+            lines.insert(0, f"{_FOR_PARAMETERS}\n")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         aside.unlink(missing_ok=True)
@@ -197,7 +220,8 @@ def _new_key() -> bytes:
     return os.urandom(_KEY_BYTES)
 
 
-def _id_of(key: bytes) -> str:
+def key_id(key: bytes) -> str:
+    """Return the id of a key, a part of its hash."""
     return hashlib.sha256(key).hexdigest()[:_ID_CHARS]
 
 
@@ -208,15 +232,33 @@ def _key(line: str) -> bytes | None:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return key if len(key) == _KEY_BYTES and _id_of(key) == known else None
+    return key if len(key) == _KEY_BYTES and key_id(key) == known else None
+
+
+def encrypted(text: str, key: bytes, *, about: bytes, nonce: bytes) -> bytes:
+    """Encrypt a text. A nonce must never be used again by the same key for another text."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    content: bytes = AESGCM(key).encrypt(nonce, text.encode("utf-8", "surrogatepass"), about)
+    return nonce + content
+
+
+def decrypted(content: bytes, key: bytes, *, about: bytes) -> str | None:
+    """Decrypt a text; None if it was encrypted by another key, for another use, or was changed."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce, rest = content[:NONCE_BYTES], content[NONCE_BYTES:]
+    try:
+        opened: bytes = AESGCM(key).decrypt(nonce, rest, about)
+        return opened.decode("utf-8", "surrogatepass")
+    except (InvalidTag, ValueError):
+        return None
 
 
 def _seal(text: str, key: bytes) -> str:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    nonce = os.urandom(_NONCE_BYTES)
-    content: bytes = nonce + AESGCM(key).encrypt(nonce, text.encode(), _ABOUT)
-    return f"aes256gcm:{_id_of(key)}:{base64.b64encode(content).decode()}"
+    content = encrypted(text, key, about=_ABOUT, nonce=os.urandom(NONCE_BYTES))
+    return f"aes256gcm:{key_id(key)}:{base64.b64encode(content).decode()}"
 
 
 def _object(connection_params: str) -> dict[str, Any] | None:

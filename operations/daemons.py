@@ -227,16 +227,17 @@ class Cluster:
         )
 
     def upgrade_schema(self) -> list[str]:
-        """Bring the database to the schema of this version."""
+        """Bring the database to the schema of this version; a new one gets its key."""
         import getpass
 
         from common.config import database_url
         from common.store.connect import engine
         from common.store.schema import upgrade
+        from operations.secret_keys import make_key_of_new
 
         made = engine(database_url(self.config), pool_size=1, application_name="orcaflow-upgrade")
         try:
-            return upgrade(made, os_user=getpass.getuser())
+            return make_key_of_new(self.config, made, upgrade(made, os_user=getpass.getuser()))
         finally:
             made.dispose()
 
@@ -250,8 +251,7 @@ class Cluster:
     ) -> Started:
         """A master or worker at this port; returns when it is ready, or says why it is not.
 
-        It begins only when `after` has returned, which is called while it is imported; twice, if
-        one that ran has ended meanwhile.
+        It starts after `after` returns, which is called during its import, at most twice.
         """
         with exclusive(self.home, f"{kind}-{port}"):
             file = pid_file(self.home, kind, port)

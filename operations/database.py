@@ -9,6 +9,7 @@ from common.store import schema
 from common.store.connect import place_of
 from common.store.reading import READER, reading_statements
 from common.store.schema import REVISION
+from operations.secret_keys import make_key_of_new
 from operations.session import Session
 
 
@@ -25,8 +26,12 @@ class DatabaseRevision:
 
 
 def upgrade_database(session: Session) -> DatabaseRevision:
-    """Apply the revisions that are missing: all of them or none. The session is unchecked."""
+    """Apply the revisions that are missing: all of them or none. The session is unchecked.
+
+    A new database gets a key, by which its secrets are encrypted.
+    """
     applied = schema.upgrade(session.engine, os_user=getpass.getuser())
+    make_key_of_new(session.config, session.engine, applied)
     return DatabaseRevision(database=place_of(session.url), applied=tuple(applied))
 
 

@@ -50,6 +50,7 @@ from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
 from operations.references import wanted
 from operations.rights import Change, change, check_administrator, check_author, noted
 from operations.secret_keys import secret_keys
+from operations.secrets import encrypt_secrets
 from operations.session import Session, operation
 from operations.tags import changed_meanwhile, hashed, names
 
@@ -342,7 +343,8 @@ def _users(db: Connection, found: DatasourceView) -> list[DefinitionRow]:
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
     """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now.
 
-    Those of environments too, of which nothing is returned.
+    Those of environments too, and with `new_key` all secret parameters, of which nothing is
+    returned.
     """
     with noted(session, "datasource.encrypt", None) as db:
         store.lock_datasources(db)
@@ -365,7 +367,9 @@ def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDat
                 )
             done.append(EncryptedDatasource(view=_shown(session, each), changed=changed))
         encrypt_environments(session, db)
-        return done
+    if new_key and keys.are_for_parameters():
+        encrypt_secrets(session)
+    return done
 
 
 def _data_dir(session: Session) -> str:

@@ -5,26 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from common.config import Config
 from common.datasource_keys import DatasourceKeyError, DatasourceKeys, is_sealed, key_file
 from common.errors import NotAllowedError
-from common.store.connect import Connection
+from common.store.connect import Connection, Engine
 from common.store.people.datasources import datasources
 from common.store.people.environments import environments
+from common.store.people.sealed_columns import has_encrypted_parameters
+from common.store.schema import REVISIONS
 from operations.session import Session
 
 
 def secret_keys(session: Session, db: Connection) -> DatasourceKeys:
     """Return the keys, with a first one made unless another host's has encrypted rows already."""
-    keys = DatasourceKeys(key_file(session.config))
-    if not keys.exist() and not any(
-        is_sealed(each)
-        for each in (
-            *(each.connection_params for each in datasources(db)),
-            *(each.config for each in environments(db)),
+    return keys_made(session.config, db)
+
+
+def keys_made(config: Config, db: Connection, *, for_parameters: bool = False) -> DatasourceKeys:
+    """Return the keys by the settings in force, and make a first one as `secret_keys` does.
+
+    `for_parameters`: of a new database, which no former version works with.
+    """
+    keys = DatasourceKeys(key_file(config))
+    if not keys.exist() and not (
+        any(
+            is_sealed(each)
+            for each in (
+                *(each.connection_params for each in datasources(db)),
+                *(each.config for each in environments(db)),
+            )
         )
+        or has_encrypted_parameters(db)
     ):
-        keys.make()
+        keys.make(for_parameters=for_parameters)
     return keys
+
+
+def make_key_of_new(config: Config, engine: Engine, applied: list[str]) -> list[str]:
+    """Make the key if an upgrade has just created the schema; return the revisions it applied."""
+    if REVISIONS[0] in applied:
+        with engine.connect() as db:
+            keys_made(config, db, for_parameters=True)
+    return applied
 
 
 @contextmanager

@@ -96,6 +96,7 @@ class Session:
     @cached_property
     def engine(self) -> Engine:
         """The database; unless the session is unchecked, with the schema of this version."""
+        from common.parameter_keys import parameter_keys
         from common.store.connect import engine
         from common.store.schema import check
 
@@ -106,6 +107,7 @@ class Session:
             max_overflow=1,
             connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
             statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
+            keys=parameter_keys(self.config),
         )
         try:
             if self._checked:

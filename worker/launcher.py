@@ -98,11 +98,13 @@ class Launcher:
         account_of: Callable[[str | None], Account] | None = None,
         wants_host: Callable[[Account | None], None] = lambda _: None,
         opened: Callable[[str], str] = lambda connection_params: connection_params,
+        trouble: Callable[[str], str | None] = lambda _: None,
         asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """`wants_host` is told the account of an attempt that is about to ask its Spark host.
 
-        `opened` decrypts the passwords of a data source; `asks_by` returns the variables by which
+        `opened` decrypts the passwords of a data source; `trouble` returns why a text still has an
+        encrypted parameter; `asks_by` returns the variables by which
         an attempt reaches this worker.
         """
         self._zone = zone
@@ -116,6 +118,7 @@ class Launcher:
         self._account_of = account_of or partial(tenants.account_of, rules=rules)
         self._wants_host = wants_host
         self._opened = opened
+        self._trouble = trouble
         self._asks_by = asks_by
         self._crowds = Crowds()
         self._resources = home / "resources"
@@ -126,6 +129,7 @@ class Launcher:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
         task_type = self._types.find(task.task_type)
+        self._refuse_encrypted(task)
         task = self._with_passwords(task)
         params, local = read_node(task)
         moment = task.schedule_time or task.start_time
@@ -232,6 +236,13 @@ class Launcher:
             return variables(config, base)
         except (EnvironmentConfigError, DatasourceKeyError) as error:
             raise TaskParameterError(f"environment {found.name!r:.100}: {error}") from None
+
+    def _refuse_encrypted(self, task: ClaimedTask) -> None:
+        """Fail an attempt if this host can't decrypt one of its secrets."""
+        for text in (task.task_json, task.global_params, task.input_pool, task.start_params):
+            reason = None if text is None else self._trouble(text)
+            if reason is not None:
+                raise TaskParameterError(reason)
 
     def _with_passwords(self, task: ClaimedTask) -> ClaimedTask:
         if task.datasource is None:

@@ -2,8 +2,7 @@
 
 `python -m worker.server --home DIR --port N [--groups a,b] [--reserved] [--slots N]`. It stays
 in the foreground; the launcher detaches it. SIGTERM stops the daemon and leaves its tasks running:
-their results wait on disk, and the next start at this address goes on with them, so that a restart
-is no failover. SIGQUIT stops the tasks too.
+the next start at this address adopts them without a failover. SIGQUIT stops the tasks too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import Clock, SystemClock
 from common.config import Config, WorkerConfig
-from common.datasource_keys import DatasourceKeys, key_file
 from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.folders import PASSABLE, PRIVATE, closed_folder
@@ -43,6 +41,7 @@ from common.log_access import key_file as log_key_file
 from common.log_store.process import LogStoreProcess
 from common.model.cluster import NodeKind, ip_number
 from common.model.offers import names_of
+from common.parameter_keys import parameter_keys
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
@@ -347,7 +346,8 @@ class WorkerServer:
                 cluster=cluster,
             ),
             wants_host=host.want,
-            opened=DatasourceKeys(key_file(config)).opened,
+            opened=parameter_keys(config).of_datasources.opened,
+            trouble=parameter_keys(config).trouble,
             asks_by=datasets.variables,
         )
         self._tails = TailLoop(

@@ -326,7 +326,7 @@ class Config:
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that a daemon's log holds."""
     datasource_key_file: str = ""
-    """Key file of encrypted passwords of data sources; empty is $ORCAFLOW_HOME/datasource.key."""
+    """Key file of secrets in the tables; empty is $ORCAFLOW_HOME/datasource.key."""
     log_key_file: str = ""
     """Key file for logs of other hosts' tasks; empty is $ORCAFLOW_HOME/keys/log.key."""
     log_store: str = field(default="", repr=False)

@@ -16,6 +16,7 @@ from common.config import Config
 from common.host import host_load
 from common.model.cluster import Heartbeat
 from common.model.workers import WorkerStatus
+from common.parameter_keys import parameter_keys
 from common.registry.protocol import Registry, Standing
 from common.runtime import metrics
 from common.store.connect import Engine, engine
@@ -44,6 +45,7 @@ def engine_of(config: Config, *, application_name: str) -> Engine:
         application_name=application_name,
         connect_timeout=timedelta(seconds=config.database.connect_timeout_seconds),
         statement_timeout=timedelta(seconds=config.database.statement_timeout_seconds),
+        keys=parameter_keys(config),
     )
 
 

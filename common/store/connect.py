@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from common.errors import ConfigurationError, ServiceUnreachableError
+from common.store.sealed_rows import RowKeys, protect, reader_of_json
 
 Result = TypeVar("Result")
 
@@ -73,6 +74,7 @@ def engine(
     pool_timeout: timedelta = timedelta(seconds=10),
     by_statement: bool = False,
     connection_factory: type[psycopg2.extensions.connection] | None = None,
+    keys: RowKeys | None = None,
 ) -> Engine:
     """Make a lazy engine: it connects when it is first used.
 
@@ -83,7 +85,8 @@ def engine(
     `by_statement`: each statement on a connection that `connect` opens is a transaction of its own,
     which saves the round trips of BEGIN and ROLLBACK around reads. `begin` opens one as ever.
 
-    `connection_factory` is psycopg2's; see `common.store.yielding`.
+    `connection_factory` is psycopg2's; see `common.store.yielding`. With `keys` the secrets of
+    documents are encrypted in the tables (`common.store.sealed_rows`).
     """
     address = _read(url)
     made = create_engine(
@@ -98,6 +101,7 @@ def engine(
         # Otherwise each new connection asks the catalogue for a type that no table here has.
         use_native_hstore=False,
         hide_parameters=True,
+        json_deserializer=None if keys is None else reader_of_json(keys),
         connect_args={
             **_session(
                 address,
@@ -113,6 +117,8 @@ def engine(
         made = _StatementEngine(made.pool, made.dialect, made.url, hide_parameters=True)
     event.listen(made, "handle_error", _translate_error)
     event.listen(made, "connect", _read_any_moment)
+    if keys is not None:
+        event.listen(made, "connect", lambda connection, _: protect(connection, keys))
     return made
 
 

@@ -72,6 +72,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "dataset", "Datasets: their segments and files by time, and their first rows."
     ),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
+    "secrets": _Place("secrets", "Encrypt secret parameters in the tables."),
     "worker": _Place("worker", "Workers: their room, and those that are taken out of service."),
     "worker-group": _Place(
         "worker_group",

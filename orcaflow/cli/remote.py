@@ -104,7 +104,10 @@ same; they are refused if a server is named with the command itself."""
 
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        (*("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),),
+        (
+            *("db upgrade", "db check", "db schema", "purge", "datasource encrypt", "console"),
+            "secrets encrypt",
+        ),
         _OWNER,
     ),
     **dict.fromkeys(sorted(OF_COMPUTER), _COMPUTER),

@@ -33,7 +33,7 @@ from common.process_identity import process_start_time
 from common.store.listen import Channel, Notifications
 from operations.daemons import Cluster, Kind
 from tests.bounds import step_within
-from tests.system import command_line
+from tests.system import command_line, planted_secrets
 from tests.system.asking import Asking, Cookies, ended_by_events
 from tests.system.command_line import ROOT
 
@@ -350,6 +350,10 @@ def test_the_own_data_source_reads_and_can_not_write(operator: Operator) -> None
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(statement)
     connection.close()
+
+
+def test_no_table_holds_a_secret_in_clear_and_tasks_get_theirs(operator: Operator) -> None:
+    planted_secrets.plant_and_search(operator)
 
 
 def test_a_outsider_finds_the_cluster_closed(operator: Operator) -> None:

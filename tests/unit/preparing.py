@@ -23,6 +23,7 @@ def prepared(
     settings: TaskSettings | None = None,
     complement_uses_chosen_date: bool = True,
     opened: Callable[[str], str] = lambda text: text,
+    trouble: Callable[[str], str | None] = lambda _: None,
     **changes: Any,
 ) -> Prepared:
     """The task as the launcher prepares it."""
@@ -36,5 +37,6 @@ def prepared(
         tenant_mode="single",
         settings=settings or TaskSettings(environment=seen_by_tasks({})),
         opened=opened,
+        trouble=trouble,
     )
     return launcher.prepare(a_claimed_task(paths, **values))

@@ -11,6 +11,7 @@ import pytest
 
 from common.datasource_keys import DatasourceKeys
 from common.errors import SchedulerError
+from common.parameter_keys import ParameterKeys
 from common.store.worker.ports import Environment
 from tests.unit.preparing import prepared
 from worker.launcher import seen_by_tasks
@@ -258,3 +259,18 @@ def test_an_environment_that_is_gone_or_can_not_be_read_fails_the_attempt_with_t
             environment_code=7,
             environment=environment,
         )
+
+
+def test_an_attempt_whose_secret_can_not_be_decrypted_fails_with_the_cure(tmp_path: Path) -> None:
+    file = DatasourceKeys(tmp_path / "elsewhere")
+    file.make(for_parameters=True)
+    stored = ParameterKeys(file).sealed('[{"prop": "password", "value": "hush"}]')
+    here = ParameterKeys(DatasourceKeys(tmp_path / "none"))
+    for column in ("global_params", "input_pool"):
+        with pytest.raises(
+            TaskParameterError, match=r"there is no key file .* copy the file"
+        ) as told:
+            prepared(
+                tmp_path, "SHELL", {"rawScript": "true"}, trouble=here.trouble, **{column: stored}
+            )
+        assert "hush" not in str(told.value)

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from common.errors import ServiceUnreachableError
+from common.parameter_keys import AsItIs
 from common.store.tables import datasource
 
 _DATASOURCE_LOCK = "orcaflow data sources"
@@ -115,8 +116,8 @@ def replace_connection_params(
     changed = db.execute(
         update(datasource)
         .where(datasource.c.id == datasource_id)
-        .where(datasource.c.connection_params == before)
-        .values(connection_params=after, update_time=at)
+        .where(datasource.c.connection_params == AsItIs(before))
+        .values(connection_params=AsItIs(after), update_time=at)
     )
     return changed.rowcount == 1
 

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.rights import Principal
+from common.parameter_keys import Whole
 from common.store.tables import definition_draft, definition_draft_save
 from common.store.transaction import storable
 
@@ -120,7 +121,9 @@ def add_draft(
     )
     if made is None:
         return False
-    db.execute(insert(definition_draft_save).values(draft_id=made, revision=1, content=content))
+    db.execute(
+        insert(definition_draft_save).values(draft_id=made, revision=1, content=Whole(content))
+    )
     return True
 
 
@@ -149,7 +152,7 @@ def save_draft(
     if saved.rowcount != 1:
         return False
     save = definition_draft_save
-    db.execute(insert(save).values(draft_id=draft.id, revision=draft.revision + 1, content=content))
+    _add_content(db, draft.id, draft.revision + 1, content)
     db.execute(
         delete(save)
         .where(save.c.draft_id == draft.id)
@@ -189,3 +192,9 @@ def _whose(
         else row.process_definition_id == definition_id
     )
     return row.user_id == author, row.project_id == project_id, of_definition
+
+
+def _add_content(db: Connection, draft_id: int, revision: int, content: str) -> None:
+    # Encrypted as a whole, since an unfinished draft may be invalid JSON.
+    kept = {"draft_id": draft_id, "revision": revision, "content": Whole(content)}
+    db.execute(insert(definition_draft_save).values(**kept))

@@ -1,0 +1,191 @@
+"""Secret parameters at rest: encrypted in their rows by the key of the cluster.
+
+Definitions, runs, attempts, schedules, complements, commands and the specifications of streams are
+JSON documents. `common.store.sealed_rows` calls this to encrypt their secrets when a row is written
+and to decrypt them when it is read. The key file is `common.datasource_keys`.
+
+Equal pieces become equal tokens, so that rows can be compared: the nonce is derived from the piece.
+A host without the key file neither encrypts nor decrypts. It passes tokens through, and a worker
+with the key decrypts them. A key file without the line for parameters decrypts them only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from common.datasource_keys import (
+    NONCE_BYTES,
+    DatasourceKeyError,
+    DatasourceKeys,
+    decrypted,
+    encrypted,
+    key_file,
+    key_id,
+)
+from common.sealing import MARK, TOKEN, may_hold_secrets, sealed, unsealed
+
+if TYPE_CHECKING:
+    from common.config import Config
+
+_ABOUT: Final = b"orcaflow parameter"
+_BEGINS: Final = frozenset("{[ \n\t\r")
+"""The possible first characters of a JSON document."""
+_LOOKED_AT_SECONDS: Final = 1.0
+"""The interval between checks of the key file. A missing file is checked for every time."""
+_MOST_REMEMBERED: Final = 512
+_LONGEST_REMEMBERED: Final = 16 * 1024
+
+
+class Whole(str):
+    """A text to encrypt as a whole, such as a draft, which may be invalid JSON."""
+
+    __slots__ = ()
+
+
+class AsItIs(str):
+    """A text to store without encryption."""
+
+    __slots__ = ()
+
+
+class ParameterKeys:
+    """Encrypts and decrypts the secrets of documents. For all threads of a process."""
+
+    def __init__(self, keys: DatasourceKeys) -> None:
+        self._keys = keys
+        self._lock = threading.Lock()
+        self._read_of: tuple[int, ...] | None = None
+        self._known: list[bytes] = []
+        self._good_until = 0.0
+        self._seals = False
+        self._remembered: OrderedDict[str, str] = OrderedDict()
+
+    @property
+    def of_datasources(self) -> DatasourceKeys:
+        """The same keys, for the passwords of data sources."""
+        return self._keys
+
+    def sealed(self, text: str) -> str:
+        """Encrypt the secrets of a text, if the key file is for parameters."""
+        if type(text) is AsItIs:
+            return str(text)
+        if type(text) is Whole:
+            keys = self._sealing()
+            return _token(str(text), keys[0]) if keys and text else str(text)
+        if text[:1] not in _BEGINS:
+            return text
+        keys = self._sealing()
+        if not keys:
+            return text
+        # Most texts are written for each run of a definition: one look for all of them.
+        known = self._remembered.get(text)
+        if known is not None:
+            return known
+        made = text
+        if MARK in text or may_hold_secrets(text):
+            made = sealed(_guarded(text, keys), lambda piece: _token(piece, keys[0]))
+        if len(text) <= _LONGEST_REMEMBERED:
+            with self._lock:
+                self._remembered[text] = made
+                if len(self._remembered) > _MOST_REMEMBERED:
+                    self._remembered.popitem(last=False)
+        return made
+
+    def opened(self, text: str) -> str:
+        """Decrypt the secrets of a text; a token stays if its key is missing."""
+        if MARK not in text:
+            return text
+        keys = self._current()
+        return unsealed(text, lambda name, token: _revealed(name, token, keys)) if keys else text
+
+    def resealed(self, text: str) -> str:
+        """Encrypt a stored text by the first key, also if an older key encrypted it."""
+        return self.sealed(self.opened(text))
+
+    def trouble(self, text: str) -> str | None:
+        """Return the reason why a text has an encrypted secret; None if it has none."""
+        found = TOKEN.search(text) if MARK in text else None
+        if found is None:
+            return None
+        try:
+            here = ", ".join(map(key_id, self._keys.read()))
+        except DatasourceKeyError as error:
+            return f"a secret parameter is encrypted: {error}"
+        return (
+            f"a secret parameter is encrypted with the key {found['key']}, which {self._keys.path}"
+            f" does not hold ({here}): copy the file from the host on which it was encrypted"
+        )
+
+    def _sealing(self) -> list[bytes]:
+        """Return the keys if they encrypt parameters."""
+        keys = self._current()
+        return keys if self._seals else []
+
+    def _current(self) -> list[bytes]:
+        """Return the keys, read again when the file has changed; none if they can't be read."""
+        now = time.monotonic()
+        if now < self._good_until:
+            return self._known
+        try:
+            about = self._keys.path.stat()
+        except OSError:
+            return []
+        read_of = (about.st_ino, about.st_mtime_ns, about.st_size, about.st_mode)
+        if read_of == self._read_of:
+            self._good_until = now + _LOOKED_AT_SECONDS
+            return self._known
+        try:
+            known, seals = self._keys.read(), self._keys.are_for_parameters()
+        except DatasourceKeyError:
+            return []
+        with self._lock:
+            self._known, self._seals, self._read_of = known, seals, read_of
+            self._remembered.clear()
+        return known
+
+
+def parameter_keys(config: Config) -> ParameterKeys:
+    """Return the keys of secret parameters by the settings in force."""
+    return ParameterKeys(DatasourceKeys(key_file(config)))
+
+
+def _token(piece: str, key: bytes) -> str:
+    # Derived, so that equal pieces are equal in the tables; used again for the same piece alone.
+    digest = hmac.digest(key, _ABOUT + b"\0" + piece.encode("utf-8", "surrogatepass"), "sha256")
+    content = encrypted(piece, key, about=_ABOUT, nonce=digest[:NONCE_BYTES])
+    text = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    return f"{MARK}{key_id(key)}:{text}."
+
+
+def _revealed(name: str, token: str, keys: list[bytes]) -> str | None:
+    key = next((each for each in keys if key_id(each) == name), None)
+    if key is None:
+        return None
+    try:
+        content = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return decrypted(content, key, about=_ABOUT)
+
+
+def _guarded(text: str, keys: list[bytes]) -> str:
+    """Encrypt tokens in user input, which would otherwise be decrypted to another user's secret."""
+
+    if MARK not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    for found in TOKEN.finditer(text):
+        if _revealed(found["key"], found["text"], keys) is None:
+            continue
+        begin = found.end("open") if found["open"] else found.start()
+        end = found.start("close") if found["close"] else found.end()
+        parts += text[at:begin], _token(text[begin:end], keys[0])
+        at = end
+    return "".join([*parts, text[at:]])

@@ -1,0 +1,76 @@
+"""Encrypts the secrets that rows hold in clear: of former versions, and of rows typed by hand.
+
+Rows are processed in batches, and a row is updated only if it has not changed since it was read.
+So this may run while daemons run, and may be interrupted and repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from common.parameter_keys import ParameterKeys, Whole
+from common.sealing import TOKEN
+from common.store.connect import Engine, engine
+from common.store.people import sealed_columns as store
+from operations.rights import noted
+from operations.secret_keys import secret_keys
+from operations.session import Session
+
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptedColumn:
+    """A column, the number of its texts that were changed, and of those without a key here."""
+
+    name: str
+    changed: int
+    unreadable: int
+
+
+def encrypt_secrets(session: Session) -> list[EncryptedColumn]:
+    """Encrypt the secrets of all rows by the first key; return the columns that had any.
+
+    From then on what is written here is encrypted too, by every process that reads the same file.
+    """
+    with noted(session, "secrets.encrypt", None) as db:
+        file = secret_keys(session, db)
+        file.begin_parameters()
+        keys = ParameterKeys(file)
+    # The session's own engine would open what it reads.
+    raw = engine(session.url, pool_size=1)
+    try:
+        done = [_encrypted(raw, each, keys) for each in store.sealed_columns()]
+    finally:
+        raw.dispose()
+    return [each for each in done if each.changed or each.unreadable]
+
+
+def _encrypted(raw: Engine, where: store.SealedColumn, keys: ParameterKeys) -> EncryptedColumn:
+    changed = unreadable = 0
+    for batch in _batches(raw, where):
+        texts = [(each, _resealed(each.text, keys, is_whole=where.is_whole)) for each in batch]
+        unreadable += sum(keys.trouble(keys.opened(text)) is not None for _, text in texts)
+        with raw.begin() as db:
+            different = [(each, text) for each, text in texts if each.text != text]
+            changed += store.replace_texts(db, where, different)
+    return EncryptedColumn(name=where.name, changed=changed, unreadable=unreadable)
+
+
+def _batches(raw: Engine, where: store.SealedColumn) -> Iterator[list[store.StoredText]]:
+    after = None
+    while True:
+        with raw.connect() as db:
+            batch = store.stored_texts(db, where, after=after, limit=_BATCH)
+        if not batch:
+            return
+        yield batch
+        after = batch[-1].key
+
+
+def _resealed(text: str, keys: ParameterKeys, *, is_whole: bool) -> str:
+    opened = keys.opened(text)
+    if is_whole and not TOKEN.fullmatch(opened):
+        return keys.sealed(Whole(opened))
+    return keys.sealed(opened)
