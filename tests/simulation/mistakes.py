@@ -90,8 +90,16 @@ class UncountedTaskStore(MemoryTaskStore):
         folders: AttemptFolders,
         now: datetime,
         hinted: bool = False,
+        is_reserved: bool = False,
     ) -> tuple[ClaimedTask, ...]:
-        claimed = super().claim(node, task_instance_ids, folders=folders, now=now, hinted=hinted)
+        claimed = super().claim(
+            node,
+            task_instance_ids,
+            folders=folders,
+            now=now,
+            hinted=hinted,
+            is_reserved=is_reserved,
+        )
         known = [task.id for task in claimed]
         missed = [self._db.tasks.get(i) for i in task_instance_ids if i not in known]
         return claimed + tuple(
