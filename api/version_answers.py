@@ -51,11 +51,15 @@ class TaskChange(Answer):
 
 
 class Changes(Answer):
-    """All that differs between two documents of a definition; edges are pairs of names."""
+    """All that differs between two documents of a definition; edges are pairs of names.
+
+    `contents` has the values of each added task, compared with nothing.
+    """
 
     added: list[str]
     removed: list[str]
     changed: list[TaskChange]
+    contents: list[TaskChange]
     edges_added: list[list[str]]
     edges_removed: list[list[str]]
     settings: list[ValueChange]

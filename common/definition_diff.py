@@ -23,7 +23,6 @@ _MOST_COMPARED: Final = 40
 _LONGEST_TEXT: Final = 1000
 """Lines of a text that are compared one by one; comparing takes time by their square."""
 _MOST_COMPARED_LINES: Final = 20_000
-_MOST_LINES: Final = 500
 _JSON: Final = "processDefinitionJson"
 # What these say is told as names and edges, or means nothing here.
 _ELSEWHERE: Final = frozenset({"name", "preTasks", "id", "code"})
@@ -61,7 +60,10 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """All that differs; edges are pairs of names, as they are called afterwards."""
+    """All that differs; edges are pairs of names, as they are called afterwards.
+
+    `contents` has each added task with all its values, compared with nothing.
+    """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -70,6 +72,7 @@ class Difference:
     edges_removed: tuple[tuple[str, str], ...]
     settings: tuple[ValueChange, ...]
     risks: tuple[str, ...]
+    contents: tuple[TaskChange, ...] = ()
 
     @property
     def is_none(self) -> bool:
@@ -101,14 +104,18 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
                 changed.append(TaskChange(name=name, was=former, changes=changes))
     old_edges, new_edges = _edges(old, renamed), _edges(new, {})
     removed = tuple(name for name in old if name not in new and name not in renamed)
+    added = tuple(name for name in new if name not in old and name not in was)
     return Difference(
-        added=tuple(name for name in new if name not in old and name not in was),
+        added=added,
         removed=removed,
         changed=tuple(changed),
         edges_added=tuple(each for each in new_edges if each not in old_edges),
         edges_removed=tuple(each for each in old_edges if each not in new_edges),
         settings=tuple(_changes(_settings(before), _settings(after), lines)),
         risks=tuple(_risks(changed, removed, old)),
+        contents=tuple(
+            TaskChange(name=name, was=name, changes=tuple(_contents(new[name]))) for name in added
+        ),
     )
 
 
@@ -256,6 +263,16 @@ def _changes(
         yield ValueChange(key=key, before=old, after=new, lines=lines.of(old, new))
 
 
+def _contents(node: Mapping[str, Any]) -> Iterator[ValueChange]:
+    """Yield the values of a new task. Nothing of them is cut: a reviewer has to read them all."""
+    for key, value in _values(node).items():
+        if value in (None, "", [], {}):
+            continue
+        lines = value.splitlines() if isinstance(value, str) else ()
+        shown = tuple(f"+{line}" for line in lines) if len(lines) > 1 else ()
+        yield ValueChange(key=key, before=None, after=value, lines=shown)
+
+
 class _Lines:
     """Compares texts line by line, as long as there is not too much of it."""
 
@@ -272,12 +289,10 @@ class _Lines:
         if size < 2:
             return ()
         if size > _LONGEST_TEXT or size > self._left:
-            return (f"{len(old)} lines before, {len(new)} after; too long to be compared",)
+            # Comparing would take too long. The text is shown all the same: it may hide something.
+            return (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
         self._left -= size
-        made = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
-        if len(made) > _MOST_LINES:
-            made = [*made[:_MOST_LINES], f"… and {len(made) - _MOST_LINES} more lines"]
-        return tuple(made)
+        return tuple(list(difflib.unified_diff(old, new, lineterm="", n=2))[2:])
 
 
 def _risks(

@@ -16,8 +16,8 @@ from common.definition_diff import Difference, ValueChange
 MOST_TASKS: Final = 200
 _MOST_NAMES: Final = 500
 _MOST_LINES: Final = 3_000
-_LONGEST_VALUE: Final = 300
-_LONGEST_LINE: Final = 400
+_LONGEST_VALUE: Final = 1_000
+_LONGEST_LINE: Final = 1_000
 _LONGEST_NAME: Final = 100
 _TAB: Final = 4
 
@@ -61,16 +61,26 @@ class ShownDifference:
     tasks_removed: int
     tasks_changed: int
     edges: int
+    contents: tuple[ShownTask, ...]
+    """The added tasks with their values."""
+    is_cut: bool
+    """True if a part is left out or shortened, so that the page alone can't be approved."""
 
 
 def shown(found: Difference, *, most_tasks: int = MOST_TASKS) -> ShownDifference:
-    """Return the texts of a difference, with at most so many of its changed tasks."""
+    """Return the texts of a difference, with at most so many of its changed and added tasks."""
     lines = _Lines()
     changed = found.changed[:most_tasks]
+    contents = found.contents[:most_tasks]
+    shown_contents = tuple(
+        ShownTask(name=_name(each.name), was=None, values=values_of(each.changes, lines))
+        for each in contents
+    )
     return ShownDifference(
         is_none=found.is_none,
         added=_names(found.added),
         removed=_names(found.removed),
+        contents=shown_contents,
         changed=tuple(
             ShownTask(
                 name=_name(each.name),
@@ -88,6 +98,40 @@ def shown(found: Difference, *, most_tasks: int = MOST_TASKS) -> ShownDifference
         tasks_removed=len(found.removed),
         tasks_changed=len(found.changed),
         edges=len(found.edges_added) + len(found.edges_removed),
+        is_cut=_is_cut(found, most_tasks),
+    )
+
+
+def _is_cut(found: Difference, most_tasks: int) -> bool:
+    """Return True if a page shows less than all: too many tasks, names or lines, or long ones."""
+    tasks = (*found.changed, *found.contents)
+    values = [*(one for each in tasks for one in each.changes), *found.settings]
+    edges = (*found.edges_added, *found.edges_removed)
+    names = (*found.added, *found.removed, *(each.name for each in tasks))
+    return (
+        max(len(found.changed), len(found.contents)) > most_tasks
+        or max(map(len, (found.added, found.removed, found.edges_added, found.edges_removed)))
+        > _MOST_NAMES
+        or sum(len(each.lines) for each in values) > _MOST_LINES
+        or any(_is_long(each) for each in values)
+        or any(
+            len(each) > _LONGEST_NAME for each in (*names, *(one for two in edges for one in two))
+        )
+    )
+
+
+def _is_long(change: ValueChange) -> bool:
+    if len(change.key) > _LONGEST_NAME:
+        return True
+    if change.lines:
+        return any(len(each.expandtabs(_TAB)) > _LONGEST_LINE for each in change.lines)
+    return any(
+        len(_written(one, other)) > _LONGEST_VALUE
+        for one, other in (
+            (change.before, change.after),
+            (change.after, change.before),
+        )
+        if one is not None
     )
 
 
@@ -124,9 +168,13 @@ def values_of(
 def _text(value: Any, other: Any) -> str | None:
     if value is None:
         return None
+    return elided(_written(value, other), _LONGEST_VALUE)
+
+
+def _written(value: Any, other: Any) -> str:
     # A text that is empty, or looks like a value of another kind, is told by its quotation marks.
     is_plain = isinstance(value, str) and value.strip() and isinstance(other, str | None)
-    return elided(value if is_plain else json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 def _name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.definition_diff import Difference, ValueChange
+    from common.definition_diff import Difference, TaskChange, ValueChange
     from operations.definition_versions import Compared, Version
 
 VERSION_COLUMNS = ("version", "current", "user", "create_time", "note")
@@ -37,19 +37,18 @@ def changes_document(found: Difference) -> dict[str, object]:
     return {
         "added": list(found.added),
         "removed": list(found.removed),
-        "changed": [
-            {
-                "name": each.name,
-                "was": each.was,
-                "changes": [_change_row(one) for one in each.changes],
-            }
-            for each in found.changed
-        ],
+        "changed": [_task_row(each) for each in found.changed],
+        "contents": [_task_row(each) for each in found.contents],
         "edges_added": [list(each) for each in found.edges_added],
         "edges_removed": [list(each) for each in found.edges_removed],
         "settings": [_change_row(each) for each in found.settings],
         "risks": list(found.risks),
     }
+
+
+def _task_row(task: TaskChange) -> dict[str, object]:
+    changes = [_change_row(each) for each in task.changes]
+    return {"name": task.name, "was": task.was, "changes": changes}
 
 
 def _change_row(change: ValueChange) -> dict[str, object]:

@@ -152,18 +152,20 @@ def difference_of(row: Mapping[str, Any]) -> Difference:
     return Difference(
         added=tuple(row["added"]),
         removed=tuple(row["removed"]),
-        changed=tuple(
-            TaskChange(
-                name=each["name"],
-                was=each["was"],
-                changes=tuple(_change_of(one) for one in each["changes"]),
-            )
-            for each in row["changed"]
-        ),
+        changed=tuple(_task_change_of(each) for each in row["changed"]),
+        contents=tuple(_task_change_of(each) for each in row["contents"]),
         edges_added=tuple((above, below) for above, below in row["edges_added"]),
         edges_removed=tuple((above, below) for above, below in row["edges_removed"]),
         settings=tuple(_change_of(each) for each in row["settings"]),
         risks=tuple(row["risks"]),
+    )
+
+
+def _task_change_of(row: Mapping[str, Any]) -> TaskChange:
+    return TaskChange(
+        name=row["name"],
+        was=row["was"],
+        changes=tuple(_change_of(each) for each in row["changes"]),
     )
 
 

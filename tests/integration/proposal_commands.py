@@ -27,7 +27,7 @@ PROPOSALS: Final = (
     "definition reject nightly 901",
 )
 """Commands about proposals that change nothing."""
-PROPOSAL_CODES: Final = [0, 0, 0, 0, 4, 0, 1, 0, 4, 4, 2, 0, 4, 0, 0, 4, 0, 0, 0]
+PROPOSAL_CODES: Final = [0, 0, 0, 0, 4, 0, 1, 0, 4, 4, 2, 0, 4, 0, 0, 4, 0, 0, 0, 0]
 
 
 def a_proposal(db: Engine, definition: int) -> None:
@@ -89,6 +89,7 @@ def proposal_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
     yield ask("proposals", "fresh", "--new", "--project", "default", "-o", "json")
     yield ask("approve", "fresh", number, "--new")
     yield ask("proposals", "fresh", "--new", "--show", number, "-o", "json")
+    yield ask("proposals", "fresh", "--new", "--show", number)
     yield ask("withdraw", "fresh", number, "--new")
     yield ask("list")
 

@@ -253,10 +253,14 @@ def test_a_new_definition_s_proposal_has_its_page_below_the_project(
     client: TestClient, ada: str, owner: Session
 ) -> None:
     eve = a_person(owner, "eve", "author")
-    made = propose(eve, project=1, document=a_document("fresh", a="1"))
+    made = propose(eve, project=1, document=a_document("fresh", a="make the table\nlist it"))
     shown = f"/projects/1/proposal?number={made.id}"
     assert shown in html.unescape(get(client, "/", ada).text)
-    assert "+ a" in get(client, shown, ada).text
+    page = get(client, shown, ada).text
+    assert "+ a" in page
+    # The text that runs, not only the name of the task.
+    assert "+make the table\n+list it" in page
+    assert "SHELL" in page
     assert "fresh" in get(client, "/projects/1/proposals", ada).text
     rejected = post(client, "/projects/1/reject", ada, number=str(made.id), reason="not now")
     assert rejected.headers["location"] == shown

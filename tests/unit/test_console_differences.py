@@ -44,6 +44,19 @@ def test_a_page_shows_some_tasks_of_many_and_counts_all() -> None:
     assert (found.left_out, found.tasks_changed) == (5, 9)
 
 
+def test_a_page_shows_what_added_tasks_run_and_says_if_it_is_shortened() -> None:
+    none = a_document({})
+    found = shown(difference(none, a_document({"new": "one\ntwo", "short": "true"})))
+    assert [each.name for each in found.contents] == ["new", "short"]
+    assert found.contents[0].values[1].lines == ("+one", "+two")
+    assert found.contents[1].values[1].after == "true"
+    assert not found.is_cut
+    for script in ("x" * 1_001, f"ok\n{'x' * 1_001}", "x\n" * 3_001):
+        assert shown(difference(none, a_document({"new": script}))).is_cut, script[:9]
+    many = a_document({f"t{each}": "true" for each in range(9)})
+    assert shown(difference(none, many), most_tasks=4).is_cut
+
+
 def test_a_page_has_an_end_however_many_lines_differ() -> None:
     change = ValueChange(key="sql", before="", after="", lines=("+x",) * 2_000)
     texts = [each.lines for each in values_of([change] * 3)]

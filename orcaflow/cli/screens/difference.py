@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from common.definition_diff import Difference, ValueChange
 from operations.definition_versions import Compared
 from orcaflow.cli.output import escaped, write
-
-_LONGEST: Final = 80
 
 
 def print_difference(compared: Compared) -> None:
@@ -20,11 +18,16 @@ def print_difference(compared: Compared) -> None:
 
 
 def print_changes(found: Difference) -> None:
-    """Print all that differs: tasks, edges, settings, and what is risky last."""
+    """Print all that differs: tasks, edges, settings, and what is risky last.
+
+    Values are printed as a whole, since a reviewer approves what is printed.
+    """
     if found.is_none:
         write("no difference; secrets are not compared")
+    contents = {each.name: each.changes for each in found.contents}
     for name in found.added:
         write(f"+ {escaped(name)}")
+        _write_all(contents.get(name, ()))
     for name in found.removed:
         write(f"- {escaped(name)}")
     for task in found.changed:
@@ -50,15 +53,13 @@ def _write_all(changes: Sequence[ValueChange]) -> None:
 
 def _lines(change: ValueChange) -> Iterator[str]:
     if not change.lines:
-        yield f"{escaped(change.key)}: {_short(change.before)} → {_short(change.after)}"
+        before = "" if change.before is None else f"{_whole(change.before)} → "
+        yield f"{escaped(change.key)}: {before}{_whole(change.after)}"
         return
     yield f"{escaped(change.key)}:"
     for line in change.lines:
         yield f"  {escaped(line)}"
 
 
-def _short(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    text = json.dumps(value, ensure_ascii=False)
-    return escaped(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+def _whole(value: Any) -> str:
+    return "nothing" if value is None else escaped(json.dumps(value, ensure_ascii=False))
