@@ -4,7 +4,7 @@ Those of the public internet, and those that an operator allows, by network or b
 Some stay denied whatever is allowed: those at which clouds give keys away. An address that carries
 another one (IPv4 in IPv6) is judged by both. Pure: names are resolved by whoever connects, who asks
 here about every address that a name has, at every connection. Used by the program behind HTTP tasks
-and by the check of the settings.
+and by the check of the settings. Addresses of brokers are checked for those that stay denied.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ _HOST: Final = re.compile(
 )
 
 
+CLOUD_KEYS: Final = (
+    *("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254"),
+    *("100.100.100.200", "168.63.129.16"),
+)
+"""Networks at which clouds give keys away; the default of `worker.http_denied`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
     """The networks and hosts that are allowed besides public addresses, and what never is."""
@@ -42,7 +49,7 @@ class Destinations:
     def refusal(self, host: str, address: str) -> str | None:
         """Return the reason for which nobody may connect to a host at this address of it."""
         forms = _forms(ipaddress.ip_address(address.partition("%")[0]))
-        if any(_lies_in(form, self.denied) for form in forms):
+        if self.is_denied(address):
             return "worker.http_denied forbids it"
         if self._names(host):
             return None
@@ -52,6 +59,11 @@ class Destinations:
             "it is no address of the public internet; an operator can allow it or the host in"
             " worker.http_allowed"
         )
+
+    def is_denied(self, address: str) -> bool:
+        """Return True for an address that is denied, also as a part of another one."""
+        forms = _forms(ipaddress.ip_address(address.partition("%")[0]))
+        return any(_lies_in(form, self.denied) for form in forms)
 
     def _names(self, host: str) -> bool:
         name = host.lower().rstrip(".")
@@ -76,6 +88,11 @@ def destinations(*, allowed: Iterable[str], denied: Iterable[str]) -> Destinatio
         hosts=tuple(hosts),
         denied=tuple(_network(each) for each in denied),
     )
+
+
+def is_host_name(text: str) -> bool:
+    """Return True for the name of one host, which is not an address."""
+    return not text.startswith("*") and _HOST.fullmatch(text.lower().rstrip(".")) is not None
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -2,6 +2,9 @@
 
 For supervisors, the source of their tasks, and spouts. It commits nothing at the broker, and forms
 no group. Errors quote no property, for its value may be a secret.
+
+No client is made elsewhere. So properties are checked here against the allow list once more, right
+before the client sees them, however they came here (`common.model.streams.properties`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.errors import SchedulerError
+from common.model.streams.consumer import ClientProperties, ConsumerPropertyError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,7 +86,7 @@ class Topic:
     def __init__(
         self,
         name: str,
-        properties: Mapping[str, str],
+        properties: ClientProperties,
         *,
         key: str = "consumerProperties",
         cure: str = _RESET,
@@ -257,7 +261,7 @@ def _is_moving(error: BaseException) -> bool:
 
 
 def _made_consumer(
-    properties: Mapping[str, str], key: str, *, hear: Callable[[KafkaError], None], has_log: bool
+    properties: ClientProperties, key: str, *, hear: Callable[[KafkaError], None], has_log: bool
 ) -> Consumer:
     """Return a consumer of librdkafka's properties; `StreamAwayError` names a refused one.
 
@@ -266,9 +270,13 @@ def _made_consumer(
     from confluent_kafka import Consumer as Made
     from confluent_kafka import KafkaException
 
+    try:
+        allowed = properties.checked(key)
+    except ConsumerPropertyError as error:
+        raise StreamAwayError(str(error)) from None
     log: dict[str, Any] = {} if has_log else {"logger": _silent()}
     try:
-        return Made({**_PROMPT, **properties, **_OURS, "error_cb": hear}, **log)
+        return Made({**_PROMPT, **allowed, **_OURS, "error_cb": hear}, **log)
     except KafkaException as error:
         # The client may quote the value, which may be a secret.
         refused = _PROPERTY.search(error.args[0].str())
@@ -286,7 +294,7 @@ def _silent() -> Logger:
 
 
 def last_records(
-    name: str, properties: Mapping[str, str], most: int, *, partitions: int
+    name: str, properties: ClientProperties, most: int, *, partitions: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return starts and ends of the last records, so many each, of the first few partitions.
 

@@ -14,6 +14,7 @@ if __name__ == "__main__":
 import argparse
 import logging
 import math
+import os
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
@@ -24,9 +25,12 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import SystemClock
 from common.config import Config
+from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
+from common.model.streams.consumer import ConsumerPropertyError, allowed_environment
+from common.model.streams.spec import SupervisorSpec
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
@@ -61,8 +65,9 @@ from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
 from common.store.worker_modes import present_modes
 from master.assembly import Master, Stores
+from master.loops.broker_process import BrokerProcess
 from master.loops.hint_targets import HintTargets
-from master.loops.kafka_offsets import ask_kafka
+from master.loops.kafka_offsets import KafkaOffsets
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 from master.supervisors.health import State
 
@@ -126,6 +131,8 @@ def run(config: Config) -> int:
         commands = PostgresCommandStore(
             engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
         )
+        brokers = BrokerProcess(clock=clock)
+        stack.callback(brokers.close)
         master = Master(
             settings,
             zone=zone,
@@ -156,7 +163,7 @@ def run(config: Config) -> int:
                 clock=clock,
             ),
             hints=hints,
-            ask_stream=ask_kafka,
+            ask_stream=_offsets(config, brokers).ask,
         )
         if master.supervisors is not None:
             stack.callback(master.supervisors.stop)
@@ -176,6 +183,17 @@ def run(config: Config) -> int:
         metrics.command_oldest_seconds.set_function(lambda: _backlog(commands)[1])
         show_standing(registry)
         return service.run()
+
+
+def _offsets(config: Config, brokers: BrokerProcess) -> KafkaOffsets:
+    def connection(spec: SupervisorSpec) -> dict[str, str]:
+        raise ConsumerPropertyError(f"there is no connection {spec.io.connection!r:.100}")
+
+    return KafkaOffsets(
+        brokers,
+        environment=allowed_environment(listed(config.stream_variables), os.environ),
+        connection=connection,
+    )
 
 
 def _backlog(commands: PostgresCommandStore) -> tuple[float, float]:

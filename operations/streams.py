@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.destinations import listed
 from common.errors import NotAllowedError, NotFoundError
 from common.masking import MASK
 from common.model.rights import Action
-from common.model.streams.reading import SERVERS, read_spec
+from common.model.streams.properties import NO_EFFECT, SERVERS, TUNING
+from common.model.streams.reading import Rules, read_spec
 from common.model.streams.requests import RequestKind
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import offsets_document
@@ -43,12 +45,14 @@ from operations.stream_definitions import (
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
-_SHOWN_PROPERTIES: Final = frozenset(
+_ROUTE: Final = frozenset(
     {
         *(SERVERS, "security.protocol", "sasl.mechanism", "sasl.mechanisms", "isolation.level"),
-        *("client.id", "client.rack", "max.poll.records", "ssl.ca.location"),
+        *("client.id", "client.rack", "max.poll.records"),
     }
 )
+"""Properties on which it depends who is told a secret, and how."""
+_SHOWN_PROPERTIES: Final = _ROUTE | TUNING.keys() | NO_EFFECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,8 @@ def submit_stream(
     tasks that there are stay where they are. A secret that is masked, as specifications are shown,
     stays what it is.
     """
-    read = read_spec(text)
+    variables = listed(session.config.stream_variables)
+    read = read_spec(text, rules=Rules(variables=variables, is_open=is_masked))
     spec = read.spec
     if not isinstance(spec, SupervisorSpec):
         raise UsageError(
@@ -114,7 +119,10 @@ def submit_stream(
                     "project",
                     f"supervisor {spec.id!r} is in the project {found.project_id}, and stays there",
                 )
-        document = _unmasked(document, None if found is None else found.document)
+        unmasked = _unmasked(document, None if found is None else found.document)
+        if unmasked != document:
+            # What the masks stand for has to be allowed too.
+            document, spec = unmasked, _supervisor(unmasked, variables)
         _check_dataset(made, session, spec)
         _check_stream(made.db, spec)
         wanted = wanted_definition(
@@ -320,17 +328,28 @@ def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return shown
 
 
-def _unmasked(document: dict[str, Any], former: Mapping[str, Any] | None) -> dict[str, Any]:
+def is_masked(text: str) -> bool:
+    """Return True for a value that stands for the former one, as specifications are shown."""
+    return text == MASK
+
+
+def _supervisor(document: Mapping[str, Any], variables: Collection[str]) -> SupervisorSpec:
+    spec = read_spec(document, rules=Rules(variables=variables)).spec
+    assert isinstance(spec, SupervisorSpec), "it was one with masks"
+    return spec
+
+
+def _unmasked(given: dict[str, Any], former: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the specification with the former secrets in the place of masks.
 
     They go to no other brokers, and by no other way, than whoever wrote them has named.
     """
-    known: dict[str, Any] = {}
+    document, known = copy.deepcopy(given), dict[str, Any]()
     for properties in _consumer_properties({} if former is None else former):
         known |= properties
     for properties in _consumer_properties(document):
         masked = [name for name in _secrets_of(properties) if properties[name] == MASK]
-        shown = {*properties, *known} & _SHOWN_PROPERTIES
+        shown = {*properties, *known} & _ROUTE
         for name in masked:
             if name not in known or any(properties.get(at) != known.get(at) for at in shown):
                 raise UsageError(

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from common.kafka_topic import BrokerAwayError, StreamAwayError, Topic
 from common.model.streams.consumer import (
-    OWN_VARIABLES,
     ConsumerPropertyError,
     librdkafka_properties,
-    read_secret,
+    read_properties,
 )
 from common.model.streams.spec import EnvironmentSecret
 from common.topology.components import Outputs, Spout
@@ -216,10 +215,7 @@ class KafkaSpout(Spout):
         self._name = topic
         self._start = start
         self._binary = binary
-        self._properties = {
-            name: _property(name, value)
-            for name, value in {**(properties or {}), "bootstrap.servers": servers}.items()
-        }
+        self._properties = _read({**(properties or {}), "bootstrap.servers": servers})
         self._opened: Topic | None = None
         self._partitions: list[int] = []
         self._looked = float("-inf")
@@ -392,15 +388,14 @@ class DatasetSpout(Spout):
         }
 
 
-def _property(name: str, value: object) -> str | EnvironmentSecret:
-    """Return a property of a consumer; the error does not show it."""
-    found = read_secret(value) if isinstance(value, Mapping) else value
-    if not isinstance(found, str | EnvironmentSecret):
+def _read(properties: Mapping[str, object]) -> dict[str, str | EnvironmentSecret]:
+    """Return the properties of a consumer; the error names all mistakes, and shows no value."""
+    read = read_properties(properties)
+    if read.mistakes:
         raise ConsumerPropertyError(
-            f'properties.{name} must be a text, or {{"type": "environment", "variable": NAME}} with'
-            f" a NAME that does not begin with {' or '.join(OWN_VARIABLES)}"
+            "; ".join(f"properties.{name} {problem}" for name, problem in read.mistakes)
         )
-    return found
+    return read.found
 
 
 def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:

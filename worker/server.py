@@ -41,6 +41,7 @@ from common.log_access import key_file as log_key_file
 from common.log_store.process import LogStoreProcess
 from common.model.cluster import NodeKind, ip_number
 from common.model.offers import names_of
+from common.model.streams.consumer import allowed_environment
 from common.parameter_keys import parameter_keys
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
@@ -337,6 +338,7 @@ class WorkerServer:
                 env_path=settings.env_path,
                 shell=settings.shell,
                 environment=seen,
+                stream_environment=_stream_environment(config),
                 splices_scripts=settings.shell_parameters == "spliced",
                 http_allowed=listed(settings.http_allowed),
                 http_denied=listed(settings.http_denied),
@@ -440,6 +442,7 @@ class WorkerServer:
             orders=orders,
             topologies=topologies,
             remove=self._clean.remove,
+            environment=_stream_environment(self._config),
         )
         return DatasetServer(
             self._config.home / "run" / f"datasets-{self._settings.port}",
@@ -561,6 +564,11 @@ class WorkerServer:
         self._host.close()
         self._clean.remove_all()
         supervisor.close()
+
+
+def _stream_environment(config: Config) -> dict[str, str]:
+    """Return the variables of this daemon that specifications of streams may name."""
+    return allowed_environment(listed(config.stream_variables), os.environ)
 
 
 def _limits(settings: WorkerConfig) -> Limits:

@@ -281,6 +281,17 @@ def _check_allowed(text: str) -> None:
     destinations(allowed=listed(text), denied=())
 
 
+def _check_variables(text: str) -> None:
+    from common.destinations import listed
+    from common.model.streams.consumer import OWN_VARIABLES, may_be_listed
+
+    if wrong := [each for each in listed(text) if not may_be_listed(each)]:
+        raise ValueError(
+            f"{wrong[0][:80]!r} is not the name of a variable, or begins with"
+            f" {' or '.join(OWN_VARIABLES)}, as variables of daemons do"
+        )
+
+
 def _check_denied(text: str) -> None:
     from common.destinations import destinations, listed
 
@@ -293,6 +304,7 @@ _CHECKS: Mapping[str, Callable[[str], object]] = {
     "zookeeper.hosts": _check_hosts,
     "zookeeper.root": _check_root,
     "zookeeper.digest": _check_digest,
+    "stream_variables": _check_variables,
     "worker.http_allowed": _check_allowed,
     "worker.http_denied": _check_denied,
 }

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
+from common.destinations import CLOUD_KEYS
 from common.spark_config import SparkConfig
 
 DEFAULT_HOME = "~/.orcaflow"
@@ -223,9 +224,7 @@ class WorkerConfig:
     """Processes of a task in its own cgroup (v2), elsewhere of a tenant's account; 0: no limit."""
     http_allowed: str = ""
     """HTTP tasks reach these beside the public internet, as 127.0.0.1,10.0.0.0/8,*.corp.example."""
-    http_denied: str = (
-        "169.254.0.0/16,fe80::/10,fd00:ec2::/32,fd20:ce::254,100.100.100.200,168.63.129.16"
-    )
+    http_denied: str = ",".join(CLOUD_KEYS)
     """Networks that HTTP tasks never reach, as a,b: here those where clouds give keys away."""
     data_dir: str = ""
     """Folder for data that tasks share; empty is $ORCAFLOW_HOME/data."""
@@ -327,6 +326,8 @@ class Config:
     """Least severity that a daemon's log holds."""
     datasource_key_file: str = ""
     """Key file of secrets in the tables; empty is $ORCAFLOW_HOME/datasource.key."""
+    stream_variables: str = ""
+    """Environment variables with secrets of streams that specifications may name, as A,B."""
     log_key_file: str = ""
     """Key file for logs of other hosts' tasks; empty is $ORCAFLOW_HOME/keys/log.key."""
     log_store: str = field(default="", repr=False)

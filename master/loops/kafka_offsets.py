@@ -1,32 +1,58 @@
 """Asks Kafka for the partitions of a topic and the first and next offset of each.
 
-Waits for brokers, so it is called in a thread that may. The client is made for each question, since
-one that was left idle would keep its own threads and connections; questions are rare.
+Waits for brokers, so it is called in a thread that may. `master.loops.broker_process` asks them.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from common.kafka_topic import StreamAwayError, Topic
-from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
-from common.model.streams.reading import SERVERS
-from common.model.streams.spec import IoConfig
+from common.model.streams.consumer import (
+    ClientProperties,
+    ConsumerPropertyError,
+    librdkafka_properties,
+)
+from common.model.streams.spec import SupervisorSpec
 from master.loops.streams import StreamUnreachableError
 from master.supervisors.view import StreamSnapshot
 
 
-def ask_kafka(io: IoConfig) -> StreamSnapshot:
-    """Return the offsets of a topic; a topic that does not exist has no partitions."""
-    try:
-        properties = librdkafka_properties(io.consumer, os.environ)
-    except ConsumerPropertyError as error:
-        raise StreamUnreachableError(str(error)) from error
-    try:
-        # Lines of each question would fill the log of a master.
-        with Topic(io.topic, properties, has_log=False) as topic:
-            partitions = topic.partitions()
-            return StreamSnapshot(earliest=topic.first(partitions), latest=topic.last(partitions))
-    except StreamAwayError as error:
-        servers = properties.get(SERVERS, "")
-        raise StreamUnreachableError(f"brokers at {servers}: {error}") from error
+class Brokers(Protocol):
+    """The process that asks brokers."""
+
+    def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot: ...
+
+
+class KafkaOffsets:
+    """Returns the offsets of the topics of supervisors."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        *,
+        environment: Mapping[str, str],
+        connection: Callable[[SupervisorSpec], Mapping[str, str]],
+    ) -> None:
+        """`environment` has the variables that properties may name.
+
+        `connection` returns the properties of the connection that a specification names.
+        """
+        self._brokers = brokers
+        self._environment = environment
+        self._connection = connection
+
+    def ask(self, spec: SupervisorSpec) -> StreamSnapshot:
+        """Return the offsets of a topic; a topic that does not exist has no partitions."""
+        io = spec.io
+        try:
+            connection = self._connection(spec) if io.connection else None
+            properties = librdkafka_properties(
+                io.consumer, self._environment, connection=connection
+            )
+        except ConsumerPropertyError as error:
+            raise StreamUnreachableError(str(error)) from error
+        try:
+            return self._brokers.ask(io.topic, properties)
+        except StreamUnreachableError as error:
+            raise StreamUnreachableError(f"brokers at {properties.servers}: {error}") from error

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from common.clock import Clock
 from common.errors import SchedulerError
-from common.model.streams.reading import SERVERS
-from common.model.streams.spec import IoConfig, SupervisorSpec
+from common.model.streams.properties import SERVERS
+from common.model.streams.spec import SupervisorSpec
 from master.supervisors.view import StreamFailure, StreamSnapshot
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ class StreamUnreachableError(SchedulerError):
     """A stream could not be asked. The text says why, without secrets; ask again later."""
 
 
-Ask: TypeAlias = Callable[[IoConfig], StreamSnapshot]
-"""Asks the brokers; may wait, and may raise `StreamUnreachableError`."""
+Ask: TypeAlias = Callable[[SupervisorSpec], StreamSnapshot]
+"""A query of the brokers for offsets; may wait, and may raise `StreamUnreachableError`."""
 
 
 class AskedStreams:
@@ -68,6 +68,7 @@ class _Poller:
         self, ask: Ask, spec: SupervisorSpec, *, clock: Clock, woken: Callable[[], object]
     ) -> None:
         self._ask = ask
+        self._spec = spec
         self._io = spec.io
         self._interval = spec.tuning.offset_fetch_period
         self._clock = clock
@@ -87,9 +88,10 @@ class _Poller:
 
     def asks_for(self, spec: SupervisorSpec) -> bool:
         """Return True if a specification has the same stream."""
-        return (self._io.topic, self._io.consumer, self._interval) == (
+        return (self._io.topic, self._io.consumer, self._io.connection, self._interval) == (
             spec.io.topic,
             spec.io.consumer,
+            spec.io.connection,
             spec.tuning.offset_fetch_period,
         )
 
@@ -109,7 +111,7 @@ class _Poller:
         while not self._stopped.is_set():
             found: StreamSnapshot | StreamFailure
             try:
-                found = self._ask(self._io)
+                found = self._ask(self._spec)
             except StreamUnreachableError as error:
                 found = StreamFailure(reason=str(error))
             except Exception as error:

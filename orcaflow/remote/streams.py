@@ -14,7 +14,7 @@ from common.model.lock_needs import LockNeed
 from common.model.locks import Lock, LockGranularity, LockType
 from common.model.segments import Segment, SegmentId
 from common.model.states import TaskState
-from common.model.streams.reading import read_spec
+from common.model.streams.reading import Rules, read_spec
 from common.store.people.datasets import DatasetSummary
 from common.store.people.locks import WaitingLock
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
@@ -23,7 +23,7 @@ from common.store.streams.segments import PartitionOffset
 from operations.datasets import DatasetView, FirstRows
 from operations.locks import LockView
 from operations.stream_definitions import AS_IT_IS, TaskPlace
-from operations.streams import StreamDetail, Submitted
+from operations.streams import StreamDetail, Submitted, is_masked
 from orcaflow.remote.client import Client
 from orcaflow.remote.documents import moment_of
 from orcaflow.remote.people import project_id
@@ -84,7 +84,7 @@ def submit_stream(
     client: Client, text: str, *, project: str | int | None = None, place: TaskPlace = AS_IT_IS
 ) -> Submitted:
     """Make a supervisor, or give one another specification."""
-    read_spec(text)  # Its mistakes are told as here.
+    read_spec(text, rules=Rules(is_open=is_masked))  # Its mistakes are told as here.
     query: dict[str, Any] = {"worker_group": place.worker_group, "profile": place.profile}
     if project is not None:
         query["project_id"] = project_id(client, project)

@@ -21,9 +21,11 @@ from common.store.streams.publication import publish
 from operations.session import Session
 from tests.integration.api_worlds import a_world, add_segment, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.reference.java_consumer import HOSTILE
 from tests.unit.stream_specs import SECRET, SMALL
 
 _STREAMS = f"{BASE}/streams"
+LOG_IN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
 
 
 def a_spec(**properties: Any) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def test_a_secret_is_never_told_and_kept_for_its_brokers_alone(
     client: TestClient, owner: Session, db: Engine
 ) -> None:
     ada = headers_of(owner, "ada", "author")
-    secret = {"sasl.password": SECRET, "security.protocol": "SASL_SSL"}
+    secret = {"sasl.password": SECRET, **LOG_IN}
     made = client.post(_STREAMS, json=a_spec(**secret), headers=ada)
     assert (made.status_code, made.json()["outcome"]) == (201, "created")
     history = client.get(f"{_STREAMS}/flights/history", headers=ada)
@@ -62,13 +64,29 @@ def test_a_secret_is_never_told_and_kept_for_its_brokers_alone(
         {"bootstrap.servers": "evil:9092"},
         {"security.protocol": "PLAINTEXT"},
         {"client.rack": "a"},
-        {"ssl.keystore.password": "******"},
+        {"client.id": "another"},
     ):
-        properties = {"sasl.password": "******", "security.protocol": "SASL_SSL", **other}
+        properties = {"sasl.password": "******", **LOG_IN, **other}
         answer = client.post(_STREAMS, json=a_spec(**properties), headers=ada)
         assert (answer.status_code, answer.json()["mistakes"][0]["place"]) == (422, "spec"), other
         assert SECRET not in answer.text
     assert kept(db)["bootstrap.servers"] == "broker:9092"
+
+
+def test_hostile_properties_are_refused_with_their_places_x31(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ada = headers_of(owner, "ada", "author")
+    for name, value in HOSTILE.items():
+        document = a_spec(**{name: value})
+        document["spec"]["ioConfig"]["replicas"] = "many"
+        answer = client.post(_STREAMS, json=document, headers=ada)
+        found = [str(each) for each in answer.json()["mistakes"]]
+        assert (answer.status_code, len(found)) == (422, 2), name
+        assert "consumerProperties" in found[0]
+        assert "replicas" in found[1]
+    with db.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(t.supervisor)) == 0
 
 
 def test_a_specification_with_mistakes_names_them_all(client: TestClient, owner: Session) -> None:

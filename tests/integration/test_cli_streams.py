@@ -18,6 +18,7 @@ from operations.errors import ForbiddenError
 from operations.session import Session, opened
 from tests.integration.cli_rows import parsed
 from tests.integration.conftest import Cli
+from tests.reference.java_consumer import HOSTILE
 from tests.unit.stream_specs import SECRET, SMALL
 
 
@@ -98,6 +99,11 @@ def test_every_mistake_of_a_specification_is_told_and_no_secret(cli: Cli, tmp_pa
     assert out == ""
     assert "2 mistakes" in err
     assert SECRET not in err
+    for name, value in HOSTILE.items():
+        hostile = a_file(tmp_path, consumerProperties={"bootstrap.servers": "b:1", name: value})
+        code, out, err = cli("stream", "submit", hostile)
+        assert (code, out) == (1, ""), name
+        assert "consumerProperties" in err
     assert cli("stream", "submit", str(tmp_path / "none.json"))[0] == 2
     assert cli("stream", "list")[1] == ""
 

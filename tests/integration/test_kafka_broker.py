@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +15,21 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from common import kafka_topic
+from common.clock import SystemClock
 from common.kafka_topic import OffsetExpiredError, StreamAwayError, last_records
 from common.model.streams.bounded import read_bound
-from common.model.streams.consumer import librdkafka_properties
+from common.model.streams.consumer import connection_properties, librdkafka_properties
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import IoConfig, SupervisorSpec
-from master.loops.kafka_offsets import ask_kafka
+from master.loops.broker_process import BrokerProcess
+from master.loops.kafka_offsets import KafkaOffsets
 from master.loops.streams import StreamUnreachableError
 from orcaflow import spouts
 from orcaflow.spouts import KafkaSpout
+from tests.broker_questions import ask_kafka
 from tests.integration.spark_host import until
 from tests.kafka.broker import PASSWORD, USER, Kafka, a_kafka
-from tests.unit.stream_specs import SMALL
+from tests.unit.stream_specs import SMALL, a_spec
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.streaming import kafka_source
 from worker.spark.streaming.bounded import resolved
@@ -71,11 +75,18 @@ def look_often(reading: Reading) -> None:
 class Reading:
     """The source of a stream task, in this process."""
 
-    def __init__(self, folder: Path, io: IoConfig, starts: dict[int, int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        io: IoConfig,
+        starts: dict[int, int],
+        connection: dict[str, str] | None = None,
+    ) -> None:
         folder.mkdir()
         self.folder = folder
         properties = folder / "consumer.json"
-        properties.write_text(json.dumps(librdkafka_properties(io.consumer, {})))
+        made = librdkafka_properties(io.consumer, {}, connection=connection)
+        properties.write_text(json.dumps(made.document()))
         self._reader = KafkaReader(
             kafka_source.options(
                 topic=io.topic,
@@ -108,8 +119,10 @@ def readings(tmp_path: Path) -> Iterator[Any]:
     """Makes sources, which end with the test."""
     made: list[Reading] = []
 
-    def make(io: IoConfig, starts: dict[int, int]) -> Reading:
-        made.append(Reading(tmp_path / f"source{len(made)}", io, starts))
+    def make(
+        io: IoConfig, starts: dict[int, int], connection: dict[str, str] | None = None
+    ) -> Reading:
+        made.append(Reading(tmp_path / f"source{len(made)}", io, starts, connection))
         return made[-1]
 
     yield make
@@ -269,33 +282,42 @@ def test_who_reads_needs_the_password_and_the_certificate(
     kafka.create("secret")
     kafka.produce("secret", [b"told"])
 
-    def told(password: str, **more: str) -> IoConfig:
+    def told(password: str) -> dict[str, str]:
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        login = f'{module} required username="{USER}" password="{password}";'
-        return an_io(
-            kafka.secure_servers,
-            "secret",
-            security_protocol="SASL_SSL",
-            sasl_mechanism="PLAIN",
-            sasl_jaas_config=login,
-            **more,
-        )
+        return {
+            "bootstrap.servers": kafka.secure_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{module} required username="{USER}" password="{password}";',
+        }
 
-    io = told(PASSWORD, ssl_ca_location=str(kafka.certificate))
-    assert ask_kafka(io).latest == {0: 1}
-    reading = readings(io, {0: 0})
+    def connected(password: str) -> dict[str, str]:
+        pem = kafka.certificate.read_text(encoding="ascii")
+        return connection_properties({**told(password), "ssl.ca.pem": pem})
+
+    io = dataclasses.replace(
+        an_io(kafka.secure_servers, "secret"), consumer={}, connection="secure"
+    )
+    assert ask_kafka(io, connected(PASSWORD)).latest == {0: 1}
+    reading = readings(io, {0: 0}, connected(PASSWORD))
     assert reading.rows(reading.begin, reading.latest()) == [(0, b"told")]
+    # The process that asks for the master sees no file of this account.
+    process = BrokerProcess(clock=SystemClock())
+    offsets = KafkaOffsets(process, environment={}, connection=lambda _: connected(PASSWORD))
+    try:
+        assert offsets.ask(dataclasses.replace(a_spec(), io=io)).latest == {0: 1}
+    finally:
+        process.close()
     impatient(monkeypatch)
-    wrong = told("hunter3", ssl_ca_location=str(kafka.certificate))
     with pytest.raises(StreamUnreachableError, match="Authentication failed") as unreachable:
-        ask_kafka(wrong)
+        ask_kafka(io, connected("hunter3"))
     assert "hunter3" not in str(unreachable.value)
-    reading = readings(wrong, {0: 0})
+    reading = readings(io, {0: 0}, connected("hunter3"))
     with pytest.raises(StreamAwayError, match="Authentication failed") as refused:
         look_often(reading)
     assert "hunter3" not in str(refused.value)
     with pytest.raises(StreamUnreachableError, match="certificate"):
-        ask_kafka(told(PASSWORD))
+        ask_kafka(dataclasses.replace(io, consumer=told(PASSWORD), connection=""))
 
 
 def test_records_are_read_once_though_the_broker_is_killed_meanwhile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ from sqlalchemy import Engine
 
 from common import kafka_topic
 from common.kafka_topic import OffsetExpiredError, StreamAwayError
+from common.model.streams.consumer import ConsumerPropertyError
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
@@ -251,11 +253,13 @@ class Attempts:
         }
         document["spec"]["ioConfig"] |= {
             "topic": "departures",
-            "consumerProperties": {"bootstrap.servers": broker.servers, **consumer},
+            "consumerProperties": {"bootstrap.servers": broker.servers},
         }
         spec = read_spec(document).spec
         assert isinstance(spec, SupervisorSpec)
-        self._spec = spec
+        # As in a row that somebody has typed: these are not checked when the row is read.
+        given = {**spec.io.consumer, **consumer}
+        self._spec = dataclasses.replace(spec, io=dataclasses.replace(spec.io, consumer=given))
 
     def run(self, supervisor: Supervisor, checkpoints: Mapping[int, Mapping[int, int]]) -> bool:
         attempt = an_attempt(self.engine)
@@ -504,7 +508,7 @@ def test_a_task_is_stopped_or_fails_with_the_reason_of_its_source(
     attempts = Attempts(spark, broker, server, folder)
     stopped = Supervisor([], given=Orders(version=1, command=OrderKind.STOP))
     assert not attempts.run(stopped, {0: {0: 0, 1: 0}})
-    attempts = Attempts(spark, broker, server, folder, **{"no.such.property": "hunter2"})
-    with pytest.raises(WorkFailedError, match=r"consumerProperties.no.such.property") as raised:
+    attempts = Attempts(spark, broker, server, folder, **{"plugin.library.paths": "hunter2"})
+    with pytest.raises(ConsumerPropertyError, match=r"plugin\.library\.paths is not") as raised:
         attempts.run(Supervisor([]), {0: {0: 0, 1: 0}})
     assert "hunter2" not in str(raised.value)

@@ -12,6 +12,7 @@ import pytest
 
 from common import kafka_topic
 from common.kafka_topic import OffsetExpiredError, StreamAwayError
+from common.model.streams.consumer import ConsumerPropertyError
 from common.topology.components import streams_of
 from orcaflow.spouts import KafkaSpout
 from tests.integration.spark_host import until
@@ -135,8 +136,8 @@ def test_a_secret_is_of_the_environment_and_in_no_error(
 ) -> None:
     monkeypatch.setenv("SPOUT_SECRET", "hunter2")
     secret = {"type": "environment", "variable": "SPOUT_SECRET"}
-    spout = spouts("events", broker.servers, properties={"no.such.property": secret})
-    with pytest.raises(StreamAwayError, match=r"properties\.no\.such\.property") as told:
+    spout = spouts("events", broker.servers, properties={"fetch.min.bytes": secret})
+    with pytest.raises(ConsumerPropertyError, match=r"properties\.fetch\.min\.bytes") as told:
         spout.ends({})
     assert "hunter2" not in str(told.value)
     assert b"hunter2" not in pickle.dumps(spout)

@@ -91,7 +91,7 @@ FULL: dict[str, Any] = {
             "consumerProperties": {
                 "bootstrap.servers": "broker:9092",
                 "sasl.password": SECRET,
-                "ssl.key.password": {"type": "environment", "variable": "KEY_PASSWORD"},
+                "sasl.username": {"type": "environment", "variable": "KEY_PASSWORD"},
             },
             "inputFormat": {
                 "type": "kafka",

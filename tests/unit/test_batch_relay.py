@@ -120,7 +120,7 @@ def test_a_process_keeps_connections_to_the_last_topics_of_living_tasks_alone(
 
     def use(name: str) -> object:
         path = tmp_path / name
-        path.write_text("{}")
+        path.write_text('{"given": {}, "connection": {}}')
         return kafka_source._topic(name, str(path))
 
     first = use("a")

@@ -179,7 +179,7 @@ def test_a_property_that_is_no_text_is_refused_and_not_shown() -> None:
     refused: tuple[Any, ...] = (
         {"type": "environment", "variable": "ORCAFLOW_DATABASE_PASSWORD"},
         {"type": "environment", "password": "hunter2"},
-        7,
+        [7],
     )
     for value in refused:
         with pytest.raises(ConsumerPropertyError, match=r"properties\.sasl\.password must") as told:

@@ -16,6 +16,7 @@ from common.model.streams.bounded import (
     read_bound,
     read_range_spec,
 )
+from common.model.streams.reading import Rules
 from common.model.task_type import ValueFaultError
 from tests.unit.stream_specs import SMALL
 
@@ -52,13 +53,14 @@ def test_bounds_fit_each_other(start: Any, end: Any, mistake: str) -> None:
     assert mistake_between(read_bound(start), read_bound(end)) == mistake
 
 
-def test_a_specification_names_no_secret_of_the_worker() -> None:
+def test_a_specification_names_only_listed_variables_and_no_mistake_shows_a_secret() -> None:
     document = copy.deepcopy(SMALL)
     assert read_range_spec(document).schema.dataset == "flights"
     consumer = document["spec"]["ioConfig"]["consumerProperties"]
-    consumer["sasl.password"] = {"type": "environment", "variable": SECRET}
-    with pytest.raises(ValueFaultError, match=r"consumerProperties\.sasl\.password as a parameter"):
-        read_range_spec(document)
+    consumer["sasl.password"] = {"type": "environment", "variable": "KAFKA_PASSWORD"}
+    with pytest.raises(ValueFaultError, match="KAFKA_PASSWORD, which is not in the setting"):
+        read_range_spec(document, rules=Rules(variables=()))
+    assert read_range_spec(document, rules=Rules(variables=("KAFKA_PASSWORD",)))
     consumer["sasl.password"] = SECRET
     document["spec"]["ioConfig"]["taskCount"] = "many"
     with pytest.raises(ValueFaultError, match=r"ioConfig\.taskCount") as caught:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, assert_never
@@ -112,15 +111,18 @@ class DatasetAnswers:
         orders: OrderBook,
         topologies: TopologyDesk,
         remove: Callable[[Path], None],
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`remove` removes a write's folder, some time soon; `environment` is the daemon's."""
+        """`remove` removes a write's folder, some time soon.
+
+        `environment` is the part of the daemon's environment that streams may read.
+        """
         self._store = store
         self._folders = folders
         self._orders = orders
         self._topologies = topologies
         self._remove = remove
-        self._environment = environment
+        self._environment = environment or {}
 
     def answer(
         self, task_id: int, account: Account | None, body: bytes

@@ -66,6 +66,8 @@ class TaskSettings:
     """The shell of SHELL tasks that name none, and the one that reads `env_path`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
+    stream_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The part of it that the consumers of streams may take secrets from."""
     http_allowed: tuple[str, ...] = ()
     """Networks and hosts that HTTP tasks may reach beside the public internet."""
     http_denied: tuple[str, ...] = ()

@@ -17,6 +17,8 @@ from common.model.streams.bounded import (
     SPEC as RANGE_SPEC,
 )
 from common.model.streams.bounded import mistake_between, read_bound, read_range_spec
+from common.model.streams.reading import Rules
+from common.model.streams.spec import EnvironmentSecret
 from common.model.task_type import (
     LOCAL_PARAMS,
     Fault,
@@ -39,7 +41,7 @@ _RANGE_SPEC: Final = Key(
     name=RANGE_SPEC,
     shape=Shape.ANY,
     about="Instead of a supervisor: a specification like its own, of whose topic a range is read.",
-    check=lambda value: _check_with(read_range_spec, value),
+    check=lambda value: _check_with(_read_open_spec, value),
 )
 _FROM: Final = Key(
     name="from",
@@ -71,6 +73,11 @@ _MEMORY: Final = Key(
     default="512M",
 )
 _NO_DRIVER: Final = "belongs to a driver of its own, without a profile"
+
+
+def _read_open_spec(value: Any) -> object:
+    """Read a specification in which parameters may still stand."""
+    return read_range_spec(value, rules=Rules(is_open=is_open))
 
 
 def _check_with(read: Callable[[Any], object], value: object) -> None:
@@ -183,8 +190,10 @@ def _range(context: TaskContext) -> dict[str, Any]:
     if _RANGE_SPEC.name not in given:
         # A parameter that nobody has given a value stands here.
         raise TaskParameterError(f"params.{next(iter(given))} belongs to params.spec")
+    environment = context.settings.stream_environment
     with fault_at(_RANGE_SPEC.name):
-        read_range_spec(given[_RANGE_SPEC.name])
+        # What a worker has no variable for is missing to it, whether it is listed or not.
+        spec = read_range_spec(given[_RANGE_SPEC.name], rules=Rules(variables=environment.keys()))
     bounds = {}
     for name in (_FROM.name, _TO.name):
         with fault_at(name):
@@ -192,7 +201,12 @@ def _range(context: TaskContext) -> dict[str, Any]:
     with fault_at(_TO.name):
         if mistake := mistake_between(bounds[_FROM.name], bounds[_TO.name]):
             raise ValueFaultError(mistake)
-    return given
+    secrets = {
+        each.variable: environment[each.variable]
+        for each in spec.io.consumer.values()
+        if isinstance(each, EnvironmentSecret)
+    }
+    return {**given, "secrets": secrets} if secrets else given
 
 
 def _substituted(context: TaskContext, value: Any) -> Any:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from common.errors import InvalidSpecError
 from common.model.intervals import IntervalError, read_instant
-from common.model.streams.reading import read_spec
-from common.model.streams.spec import EnvironmentSecret, Offsets, SupervisorSpec
+from common.model.streams.reading import Rules, read_spec
+from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import TASK_TYPE, offsets_of
 from common.model.task_type import ValueFaultError
 
@@ -68,23 +68,16 @@ def mistake_between(start: Bound, end: Bound) -> str:
     return ""
 
 
-def read_range_spec(value: Any) -> SupervisorSpec:
+def read_range_spec(value: Any, *, rules: Rules | None = None) -> SupervisorSpec:
     """Read the specification; `ValueFaultError` with every mistake, and never with a secret."""
     if not isinstance(value, Mapping):
         raise ValueFaultError("must be an object, as a supervisor's specification is")
     try:
-        spec = read_spec(value).spec
+        spec = read_spec(value, rules=rules).spec
     except InvalidSpecError as error:
         raise ValueFaultError("can't be read: " + "; ".join(error.mistakes)) from None
     if not isinstance(spec, SupervisorSpec):
         raise ValueFaultError("must be a specification of type kafka")
-    named = [name for name, each in spec.io.consumer.items() if isinstance(each, EnvironmentSecret)]
-    if named:
-        # Whoever writes a task has no right to the worker's environment.
-        raise ValueFaultError(
-            f"takes no secret of the worker's environment: give consumerProperties.{named[0]} as a"
-            ' parameter of the run, as "${kafka_password}"'
-        )
     return spec
 
 

@@ -12,15 +12,16 @@ here, which the answer to a submission lists. Secrets are never in a mistake.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from common.errors import InvalidSpecError
-from common.model.streams.consumer import OWN_VARIABLES, read_secret
+from common.model.streams.consumer import read_properties
 from common.model.streams.fields import Fields, Findings
 from common.model.streams.formats import read_format, read_parse_spec
+from common.model.streams.properties import SERVERS
 from common.model.streams.schema import partitions_of, read_schema
 from common.model.streams.spec import (
     AlertRule,
@@ -38,18 +39,11 @@ from common.model.streams.spec import (
 
 MAX_TEXT: Final = 1_048_576
 MAX_TASKS: Final = 10_000
-SERVERS: Final = "bootstrap.servers"
 
 _TYPES: Final = ("kafka", "NoopSupervisorSpec")
 _KAFKA: Final = ("kafka",)
 _SECOND: Final = timedelta(seconds=1)
 _OFTENEST_FETCH: Final = timedelta(seconds=5)
-_PACED_BY_US: Final = frozenset(
-    {"group.id", "enable.auto.commit", "auto.offset.reset", "key.deserializer"}
-    | {"value.deserializer", "enable.auto.offset.store"}
-)
-"""Consumer properties that every task sets itself."""
-
 _IO_IGNORED: Final = (
     "multiTopic",
     "configOverrides",
@@ -91,13 +85,26 @@ class ReadSpec:
     ignored: tuple[str, ...]
 
 
-def read_spec(document: str | Mapping[str, Any]) -> ReadSpec:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules that are not the same everywhere a specification is read.
+
+    `variables`: those of the environment that properties may take; None checks that elsewhere.
+    `is_open`: returns True for a text of which a part is not known yet.
+    """
+
+    variables: Collection[str] | None = None
+    is_open: Callable[[str], bool] = lambda _: False
+
+
+def read_spec(document: str | Mapping[str, Any], *, rules: Rules | None = None) -> ReadSpec:
     """Read a specification; `InvalidSpecError.mistakes` name every mistake with its place."""
     findings = Findings()
+    rules = rules or Rules()
     top = Fields(_parsed(document), "", findings)
     type_ = top.one_of("type", _TYPES, default="kafka") if "type" in top else top.name("type")
     spec: SupervisorSpec | Tombstone
-    spec = _tombstone(top) if type_ == "NoopSupervisorSpec" else _kafka(top)
+    spec = _tombstone(top) if type_ == "NoopSupervisorSpec" else _kafka(top, rules)
     top.close()
     if findings.mistakes:
         raise InvalidSpecError(tuple(dict.fromkeys(findings.mistakes)))
@@ -134,7 +141,7 @@ def _tombstone(top: Fields) -> Tombstone:
     return Tombstone(id=name)
 
 
-def _kafka(top: Fields) -> SupervisorSpec:
+def _kafka(top: Fields, rules: Rules) -> SupervisorSpec:
     parts = top
     if "spec" in top:
         parts = top.required("spec")
@@ -142,7 +149,7 @@ def _kafka(top: Fields) -> SupervisorSpec:
             if top.raw(key) is not None and key in parts:
                 top.wrong(key, "stands at the top and below spec; keep one of the two")
     read = read_schema(parts.required("dataSchema"))
-    io = _io(parts.required("ioConfig"), parse_spec=read.parse_spec)
+    io = _io(parts.required("ioConfig"), parse_spec=read.parse_spec, rules=rules)
     tuning_fields = parts.child("tuningConfig")
     tuning = TuningConfig() if tuning_fields is None else _tuning(tuning_fields)
     context = top.child("context") or parts.child("context")
@@ -165,7 +172,7 @@ def _kafka(top: Fields) -> SupervisorSpec:
     return spec
 
 
-def _io(fields: Fields, *, parse_spec: Fields | None) -> IoConfig:
+def _io(fields: Fields, *, parse_spec: Fields | None, rules: Rules) -> IoConfig:
     fields.one_of("type", _KAFKA, default="kafka")
     scaling = _scaling(fields)
     task_count = fields.whole("taskCount", default=_first_count(scaling), least=1, most=MAX_TASKS)
@@ -180,7 +187,8 @@ def _io(fields: Fields, *, parse_spec: Fields | None) -> IoConfig:
     bounds = _bounds(fields)
     read = IoConfig(
         topic=_topic(fields),
-        consumer=_consumer(fields),
+        consumer=_consumer(fields, rules),
+        connection=fields.name("connection") if "connection" in fields else "",
         input_format=_input_format(fields, parse_spec),
         replicas=fields.whole("replicas", default=1, least=1, most=100),
         task_count=task_count,
@@ -219,39 +227,29 @@ def _topic(fields: Fields) -> str:
     return fields.name("topic")
 
 
-def _consumer(fields: Fields) -> dict[str, str | EnvironmentSecret]:
-    found: dict[str, str | EnvironmentSecret] = {}
+def _consumer(fields: Fields, rules: Rules) -> dict[str, str | EnvironmentSecret]:
     properties = fields.raw("consumerProperties")
-    place = fields.at("consumerProperties")
+    has_connection = "connection" in fields
     if properties is None:
-        fields.wrong("consumerProperties", f"is missing; it must hold {SERVERS}")
-        return found
+        if not has_connection:
+            fields.wrong("consumerProperties", f"is missing; it must hold {SERVERS}")
+        return {}
     if not isinstance(properties, Mapping):
         fields.wrong("consumerProperties", "must be an object")
-        return found
-    for key, value in properties.items():
-        if key in _PACED_BY_US:
-            fields.findings.ignored.append(f"{place}.{key}")
-        elif isinstance(value, bool):
-            found[key] = "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            found[key] = str(value)
-        elif isinstance(value, Mapping):
-            secret = read_secret(value)
-            if secret is None:
-                fields.wrong(
-                    f"consumerProperties.{key}",
-                    'must be a text, or {"type": "environment", "variable": NAME} with a NAME that'
-                    f" does not begin with {' or '.join(OWN_VARIABLES)}",
-                )
-            else:
-                found[key] = secret
-        else:
-            fields.wrong(f"consumerProperties.{key}", "must be a text")
-    servers = found.get(SERVERS)
-    if not (isinstance(servers, EnvironmentSecret) or (servers and servers.strip())):
+        return {}
+    read = read_properties(
+        properties,
+        has_connection=has_connection,
+        variables=rules.variables,
+        is_open=rules.is_open,
+    )
+    place = fields.at("consumerProperties")
+    fields.findings.ignored.extend(f"{place}.{name}" for name in read.ignored)
+    for name, problem in read.mistakes:
+        fields.wrong(f"consumerProperties.{name}", problem)
+    if not has_connection and SERVERS not in properties:
         fields.wrong("consumerProperties", f"must hold {SERVERS}, as in broker:9092")
-    return found
+    return read.found
 
 
 def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:

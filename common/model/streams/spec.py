@@ -104,11 +104,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IoConfig:
-    """The stream, and the tasks that read it. `consumer` may hold secrets and is never shown."""
+    """The stream, and the tasks that read it. `consumer` may hold secrets and is never shown.
+
+    `connection` is the name of a data source with the brokers and the log-in, "" without one.
+    """
 
     topic: str
     consumer: Mapping[str, str | EnvironmentSecret]
     input_format: InputFormat
+    connection: str = ""
     replicas: int = 1
     task_count: int = 1
     task_duration: timedelta = timedelta(hours=1)

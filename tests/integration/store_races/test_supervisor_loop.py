@@ -25,6 +25,8 @@ from master.supervisors.view import StreamFailure, StreamSnapshot
 from tests.builders import NOON
 from tests.integration.store_races.racing import MASTER
 from tests.integration.store_races.stream_stage import Stage
+from tests.reference.java_consumer import HOSTILE
+from tests.unit.stream_specs import SMALL, changed
 
 
 class Hooked(PostgresSupervisorStore):
@@ -285,6 +287,21 @@ def test_a_specification_that_nobody_can_read_is_told_and_waited_for(here: Engin
     stage.submit(version=3)
     stage.passes(loop, times=2)
     assert (len(stage.tasks), stage.view.healthy) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["plugin.library.paths", "sasl.oauthbearer.assertion.file"])
+def test_a_hostile_row_that_somebody_has_typed_is_told_and_asks_no_broker_x31(
+    here: Engine, name: str
+) -> None:
+    stage = Stage(here)
+    loop = stage.master()
+    place = "spec.ioConfig.consumerProperties"
+    document = changed(SMALL, place, {"bootstrap.servers": "b:1", name: HOSTILE[name]})
+    with here.begin() as db:
+        add_version(db, stage.name, version=2, document=document, suspended=False, user_id=1)
+    stage.passes(loop, times=2)
+    assert f"{place}.{name}: is not allowed" in stage.view.recent_errors[0]["message"]
+    assert (stage.view.state, stage.tasks) == ("UNHEALTHY_SUPERVISOR", [])
 
 
 def test_the_lag_changes_the_number_of_groups(here: Engine) -> None:

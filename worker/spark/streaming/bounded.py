@@ -16,7 +16,7 @@ from common.model.failures import FailureReason
 from common.model.intervals import Interval
 from common.model.locks import BATCH_PRIORITY
 from common.model.streams.bounded import EARLIEST, Bound, read_bound, read_range_spec
-from common.model.streams.consumer import librdkafka_properties
+from common.model.streams.consumer import ClientProperties, librdkafka_properties
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport
 from orcaflow import datasets
@@ -43,7 +43,9 @@ def run(spark: SparkSession, job: Job) -> int:
             job.say(f"an earlier attempt of this task has added the range to {dataset}")
             return 0
         bounds = read_bound(document["from"]), read_bound(document["to"])
-        starts, ends = resolved(spec.io.topic, librdkafka_properties(spec.io.consumer, {}), *bounds)
+        secrets = document.get("secrets", {})
+        properties = librdkafka_properties(spec.io.consumer, secrets)
+        starts, ends = resolved(spec.io.topic, properties, *bounds)
         job.say(f"the range is {_shown(starts, ends)}")
         task = RangeTask(
             spark,
@@ -53,6 +55,7 @@ def run(spark: SparkSession, job: Job) -> int:
             folder=job.reason_file.parent / FOLDER,
             cores=document["cores"],
             say=job.say,
+            secrets=secrets,
         )
         task.run()
     except (SchedulerError, datasets.DatasetError) as error:
@@ -110,7 +113,7 @@ def assignment_of(dataset: str, starts: Offsets, ends: Offsets) -> Assignment:
 
 
 def resolved(
-    name: str, properties: Mapping[str, str], start: Bound, end: Bound
+    name: str, properties: ClientProperties, start: Bound, end: Bound
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Ask the broker for the offsets of bounds. Without any that are named, all partitions count.
 

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructField, StructType
 
 from common.kafka_topic import BrokerAwayError, Topic
+from common.model.streams.consumer import ClientProperties
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import offsets_document, offsets_of
 from worker.spark.streaming.documents import (
@@ -202,7 +203,8 @@ def _topic(name: str, properties: str) -> Topic:
         over = [each for each in _topics if not Path(each[1]).exists()]
         for each in [*over, *_topics][: max(len(over), len(_topics) - _MOST_TOPICS + 1)]:
             _forget(*each)
-        topic = Topic(name, json.loads(Path(properties).read_text(encoding="utf-8")))
+        document = json.loads(Path(properties).read_text(encoding="utf-8"))
+        topic = Topic(name, ClientProperties.of(document))
     _topics[key] = topic
     return topic
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.utils import is_remote
 
+from common.model.streams.consumer import ClientProperties
 from common.model.streams.spec import KafkaFormat, Offsets, SupervisorSpec
 from worker.spark.streaming import kafka_source
 from worker.spark.streaming.batch_relay import BatchRelay
@@ -85,7 +86,7 @@ def start_query(
     spec: SupervisorSpec,
     *,
     folder: Path,
-    properties: Mapping[str, str],
+    properties: ClientProperties,
     starts: Offsets,
     cores: int,
     write: Callable[[DataFrame, int], None],
@@ -100,7 +101,7 @@ def start_query(
     spark.conf.unset("spark.sql.execution.pyspark.python")
     spark.dataSource.register(kafka_source.KafkaSource)
     consumer = folder / _CONSUMER
-    replace(consumer, properties)
+    replace(consumer, properties.document())
     source = kafka_source.options(
         topic=spec.io.topic,
         starts=starts,

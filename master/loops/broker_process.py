@@ -1,0 +1,196 @@
+"""The process that asks brokers for offsets, as the master sees it (`master.broker_program`).
+
+It is started at the first question, and again if it has ended. Each question has a socket of its
+own and a fork of that process, so questions don't wait for each other, and a broker that hangs
+keeps nobody else waiting. Any thread may ask. Answers are checked, since they are made of what
+brokers have sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+from typing import Any, Final
+
+from common.clock import Clock
+from common.model.streams.consumer import ClientProperties
+from master.loops.streams import StreamUnreachableError
+from master.supervisors.view import StreamSnapshot
+
+log = logging.getLogger(__name__)
+
+_START_SECONDS: Final = 30.0
+_PROGRAM: Final = Path(__file__).resolve().parents[1] / "broker_program.py"
+"""A path, since to import it would bring the client of Kafka into the master."""
+_MORE_SECONDS: Final = 5.0
+"""The time for which an answer is waited for after the process has to be ended."""
+_MOST_AT_ONCE: Final = 256
+_MOST_ANSWER_BYTES: Final = 8 * 1024 * 1024
+_MOST_TEXT: Final = 2_000
+_MOST_PARTITION: Final = 2**31 - 1
+_MOST_OFFSET: Final = 2**63 - 1
+_AWAY: Final = "the process that asks brokers"
+
+
+class BrokerProcess:
+    """The process, and questions to it."""
+
+    def __init__(self, *, clock: Clock, question_seconds: int = 60) -> None:
+        """A question ends after `question_seconds`, whatever the client does."""
+        self._clock = clock
+        self._question_seconds = question_seconds
+        self._lock = Lock()
+        self._places = BoundedSemaphore(_MOST_AT_ONCE)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._is_closed = False
+        self._has_warned = False
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the process; None before the first question."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot:
+        """Return the offsets of a topic; `StreamUnreachableError` with the reason otherwise."""
+        request = json.dumps({"topic": topic, "properties": properties.document()}).encode()
+        if not self._places.acquire(timeout=self._question_seconds):
+            raise StreamUnreachableError(f"{_AWAY} is busy with {_MOST_AT_ONCE} others")
+        deadline = self._clock.monotonic() + self._question_seconds + _MORE_SECONDS
+        try:
+            # A process that ends for its age, or is killed, may leave a question unanswered.
+            answer = self._asked(request, deadline) or self._asked(request, deadline)
+        except TimeoutError:
+            raise StreamUnreachableError(
+                f"the brokers have not answered for {self._question_seconds} s"
+            ) from None
+        except OSError as error:
+            raise StreamUnreachableError(f"{_AWAY} has failed: {error.strerror}") from error
+        finally:
+            self._places.release()
+        return read_answer(answer)
+
+    def close(self) -> None:
+        """End the process; questions that wait for an answer are not waited for."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
+
+    def _asked(self, request: bytes, deadline: float) -> bytes:
+        """Ask once; return nothing if the process has ended meanwhile."""
+        with self._begun() as asking:
+            try:
+                self._set_limit(asking, deadline)
+                asking.sendall(request)
+                asking.shutdown(socket.SHUT_WR)
+                return self._received(asking, deadline)
+            except (BrokenPipeError, ConnectionResetError):
+                return b""
+
+    def _begun(self) -> socket.socket:
+        """Return the socket of a question that a fork of the process has."""
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise StreamUnreachableError("the master stops")
+                try:
+                    self._hand_over(theirs)
+                except OSError:
+                    # It has ended, perhaps for its age.
+                    self._end()
+                    self._hand_over(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+    def _hand_over(self, theirs: socket.socket) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+        if self._control is None:
+            self._control = self._started()
+        socket.send_fds(self._control, [b"?"], [theirs.fileno()])
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(_PROGRAM), str(self._question_seconds)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        ours.settimeout(_START_SECONDS)
+        try:
+            done = json.loads(ours.recv(1024) or b"{}")
+            uid, landlock = int(done["uid"]), int(done["landlock"])
+        except (OSError, ValueError, KeyError, TypeError):
+            ours.close()
+            self._end()
+            raise StreamUnreachableError(f"{_AWAY} did not start") from None
+        log.info("broker process started", extra={"uid": uid, "landlock": landlock})
+        if not landlock and uid == os.geteuid() and not self._has_warned:
+            self._has_warned = True
+            log.warning("broker process can read files of this account: no Landlock, not root")
+        return ours
+
+    def _end(self) -> None:
+        control, self._control = self._control, None
+        process, self._process = self._process, None
+        if control is not None:
+            control.close()
+        if process is not None:
+            process.kill()
+            with suppress(OSError):
+                process.wait()
+
+    def _received(self, asking: socket.socket, deadline: float) -> bytes:
+        found = bytearray()
+        while len(found) <= _MOST_ANSWER_BYTES:
+            self._set_limit(asking, deadline)
+            piece = asking.recv(65_536)
+            if not piece:
+                return bytes(found)
+            found += piece
+        return b""
+
+    def _set_limit(self, asking: socket.socket, deadline: float) -> None:
+        left = deadline - self._clock.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        asking.settimeout(left)
+
+
+def read_answer(answer: bytes) -> StreamSnapshot:
+    """Read an answer; `StreamUnreachableError` if it is a reason, or makes no sense."""
+    try:
+        read: dict[str, Any] = json.loads(answer)
+        if "refused" in read:
+            text = "".join(each if each.isprintable() else " " for each in str(read["refused"]))
+            raise StreamUnreachableError(text[:_MOST_TEXT])
+        return StreamSnapshot(earliest=_offsets(read["earliest"]), latest=_offsets(read["latest"]))
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
+        raise StreamUnreachableError(f"{_AWAY} ended without an answer") from None
+
+
+def _offsets(given: Mapping[str, Any]) -> dict[int, int]:
+    found = {int(partition): int(offset) for partition, offset in given.items()}
+    for partition, offset in found.items():
+        if not (0 <= partition <= _MOST_PARTITION and 0 <= offset <= _MOST_OFFSET):
+            raise ValueError("no offsets")
+    return found
