@@ -25,7 +25,6 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import SystemClock
 from common.config import Config
-from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
@@ -191,7 +190,7 @@ def _offsets(config: Config, brokers: BrokerProcess) -> KafkaOffsets:
 
     return KafkaOffsets(
         brokers,
-        environment=allowed_environment(listed(config.stream_variables), os.environ),
+        environment=allowed_environment(config.stream_variables, os.environ),
         connection=connection,
     )
 

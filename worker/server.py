@@ -338,7 +338,7 @@ class WorkerServer:
                 env_path=settings.env_path,
                 shell=settings.shell,
                 environment=seen,
-                stream_environment=_stream_environment(config),
+                stream_environment=allowed_environment(config.stream_variables, os.environ),
                 splices_scripts=settings.shell_parameters == "spliced",
                 http_allowed=listed(settings.http_allowed),
                 http_denied=listed(settings.http_denied),
@@ -442,7 +442,7 @@ class WorkerServer:
             orders=orders,
             topologies=topologies,
             remove=self._clean.remove,
-            environment=_stream_environment(self._config),
+            environment=allowed_environment(self._config.stream_variables, os.environ),
         )
         return DatasetServer(
             self._config.home / "run" / f"datasets-{self._settings.port}",
@@ -564,11 +564,6 @@ class WorkerServer:
         self._host.close()
         self._clean.remove_all()
         supervisor.close()
-
-
-def _stream_environment(config: Config) -> dict[str, str]:
-    """Return the variables of this daemon that specifications of streams may name."""
-    return allowed_environment(listed(config.stream_variables), os.environ)
 
 
 def _limits(settings: WorkerConfig) -> Limits:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from common.destinations import listed
 from common.errors import SchedulerError
 from common.model.streams.properties import (
     FROM_AUTHORS,
@@ -292,11 +293,9 @@ def may_be_listed(variable: str) -> bool:
     )
 
 
-def allowed_environment(
-    variables: Collection[str], environment: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the part of an environment that consumers may read."""
-    return {name: environment[name] for name in variables if name in environment}
+def allowed_environment(setting: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of an environment that consumers may read by `stream_variables`."""
+    return {name: environment[name] for name in listed(setting) if name in environment}
 
 
 def _login(text: str) -> dict[str, str]:
