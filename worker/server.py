@@ -20,7 +20,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -30,7 +29,7 @@ from setproctitle import setproctitle
 
 from common import config as configuration
 from common.clock import Clock, SystemClock
-from common.config import Config, WorkerConfig
+from common.config import Config
 from common.destinations import listed
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.folders import PASSABLE, PRIVATE, closed_folder
@@ -103,7 +102,7 @@ from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop, warden_command
 from worker.processes.fork_servers import ForkServers
-from worker.processes.limits import Limits, divided_cgroup
+from worker.processes.limits import limits_of
 from worker.processes.log_cutting import LogCutter
 from worker.processes.lost_attempts import end_lost
 from worker.processes.shim_link import Shim
@@ -312,7 +311,7 @@ class WorkerServer:
                 config.home / "data", mode=PASSABLE if for_tenants else PRIVATE
             )
         # Before any other process is started, which would keep the cgroup from being divided.
-        limits = _limits(settings)
+        limits = limits_of(settings)
         seen = seen_by_tasks(os.environ)
         host = self._host = HostLoop(
             config.spark,
@@ -564,29 +563,6 @@ class WorkerServer:
         self._host.close()
         self._clean.remove_all()
         supervisor.close()
-
-
-def _limits(settings: WorkerConfig) -> Limits:
-    """The limits of attempts, in cgroups if this worker may make some; logs what holds."""
-    limits = Limits(
-        memory_mb=settings.task_memory_limit_mb,
-        processes=settings.task_process_limit,
-        by_account=settings.tenant_mode == "tenant",
-    )
-    if not limits:
-        return limits
-    found = divided_cgroup(("memory", "pids"))
-    if isinstance(found, Path):
-        log.info("tasks are limited by cgroups", extra={"cgroup": str(found)})
-        return replace(limits, base=found)
-    holds = ["memory of each process"] if limits.memory_mb else []
-    if limits.processes and limits.by_account:
-        holds.append("processes of each tenant's account")
-    log.warning(
-        "tasks are limited by resource limits alone",
-        extra={"cause": found, "holds": ", ".join(holds) or "nothing"},
-    )
-    return limits
 
 
 def _ip(settings_host: str) -> int | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from common.config import WorkerConfig
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from worker.processes.results import Result, explained, may_not_have_forked
@@ -206,6 +207,29 @@ class Gate:
         """Close both ends here; a wrapper that was not let through ends."""
         os.close(self.reading)
         os.close(self._writing)
+
+
+def limits_of(settings: WorkerConfig) -> Limits:
+    """Return the limits of attempts, in cgroups where this worker may make some, and log them."""
+    limits = Limits(
+        memory_mb=settings.task_memory_limit_mb,
+        processes=settings.task_process_limit,
+        by_account=settings.tenant_mode == "tenant",
+    )
+    if not limits:
+        return limits
+    found = divided_cgroup(("memory", "pids"))
+    if isinstance(found, Path):
+        log.info("tasks are limited by cgroups", extra={"cgroup": str(found)})
+        return replace(limits, base=found)
+    holds = ["memory of each process"] if limits.memory_mb else []
+    if limits.processes and limits.by_account:
+        holds.append("processes of each tenant's account")
+    log.warning(
+        "tasks are limited by resource limits alone",
+        extra={"cause": found, "holds": ", ".join(holds) or "nothing"},
+    )
+    return limits
 
 
 def divided_cgroup(controllers: Iterable[str], *, about: Path = Path("/proc/self")) -> Path | str:
