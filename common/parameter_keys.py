@@ -28,14 +28,12 @@ from common.datasource_keys import (
     key_file,
     key_id,
 )
-from common.sealing import MARK, TOKEN, may_hold_secrets, sealed, unsealed
+from common.sealing import DOCUMENT_BEGINS, MARK, TOKEN, may_hold_secrets, sealed, unsealed
 
 if TYPE_CHECKING:
     from common.config import Config
 
 _ABOUT: Final = b"orcaflow parameter"
-_BEGINS: Final = frozenset("{[ \n\t\r")
-"""The possible first characters of a JSON document."""
 _LOOKED_AT_SECONDS: Final = 1.0
 """The interval between checks of the key file. A missing file is checked for every time."""
 _MOST_REMEMBERED: Final = 512
@@ -78,7 +76,7 @@ class ParameterKeys:
         if type(text) is Whole:
             keys = self._sealing()
             return _token(str(text), keys[0]) if keys and text else str(text)
-        if text[:1] not in _BEGINS:
+        if text[:1] not in DOCUMENT_BEGINS:
             return text
         keys = self._sealing()
         if not keys:

@@ -25,6 +25,9 @@ TOKEN: Final = re.compile(
 MARK: Final = "sealed:"
 """The first characters of every token."""
 
+DOCUMENT_BEGINS: Final = frozenset("{[ \n\t\r")
+"""The possible first characters of a JSON document."""
+
 Span: TypeAlias = tuple[int, int, int]
 """The start and end of a secret, and -1, or the depth of a number in nested texts."""
 
@@ -245,3 +248,9 @@ def _decoded(source: str) -> str | None:
     except ValueError:
         return None
     return decoded
+
+
+def key_of(text: str) -> str | None:
+    """Return the id of the key of an encrypted secret in a text; None if it has none."""
+    found = TOKEN.search(text) if MARK in text else None
+    return None if found is None else found["key"]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from common.clock import SystemClock
 from common.config import Config, database_url, load
+from common.datasource_keys import DatasourceKeys, key_file
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
 from operations.texts import counted
@@ -123,9 +124,28 @@ def _disk(config: Config) -> Finding:
     return _ok("disk", detail)
 
 
+def _secrets(config: Config, *, has_encrypted: bool) -> Finding:
+    keys = DatasourceKeys(key_file(config))
+    if keys.are_for_parameters():
+        return _ok("secrets", f"secret parameters are encrypted by {keys.path}")
+    if has_encrypted:
+        return _failed(
+            "secrets",
+            f"secret parameters are encrypted, and {keys.path} is missing or of a former version",
+            "copy the file from a host that has it",
+        )
+    return Finding(
+        check="secrets",
+        result=Result.WARNING,
+        detail="secret parameters are stored in clear",
+        cure="run `orcaflow secrets encrypt` once all hosts run this version",
+    )
+
+
 def _database(config: Config) -> Iterator[Finding]:
     from common.store.connect import engine, place_of, server_time
     from common.store.people.ledger import list_commands
+    from common.store.people.sealed_columns import has_encrypted_parameters
     from common.store.schema import REVISION, check
 
     try:
@@ -167,6 +187,8 @@ def _database(config: Config) -> Iterator[Finding]:
             )
         else:
             yield _ok("commands", f"{len(waiting)} wait")
+        with made.connect() as db:
+            yield _secrets(config, has_encrypted=has_encrypted_parameters(db))
         yield schedules_finding(made, config)
         yield lost_tasks_finding(made)
     except ServiceUnreachableError as error:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from psycopg2 import extensions
 
-from common.sealing import MARK
+from common.sealing import DOCUMENT_BEGINS, MARK
 
 _TEXT = 25
 
@@ -28,9 +28,8 @@ class RowKeys(Protocol):
 def protect(connection: Any, keys: RowKeys) -> None:
     """Encrypt what a connection of the driver writes, and decrypt what it reads."""
 
-    def read(written: Any, cursor: Any) -> Any:
-        text = extensions.UNICODE(written, cursor)
-        return keys.opened(text) if text is not None and MARK in text else text
+    def read(written: Any, _cursor: object) -> Any:
+        return keys.opened(written) if written is not None and MARK in written else written
 
     extensions.register_type(extensions.new_type((_TEXT,), "OPENED_TEXT", read), connection)
     connection.cursor_factory = _cursor(connection.cursor_factory or extensions.cursor, keys)
@@ -42,25 +41,29 @@ def reader_of_json(keys: RowKeys) -> Callable[[str], Any]:
 
 
 def _cursor(base: type[Any], keys: RowKeys) -> type[Any]:
+    # Called for every statement: nearly all values are numbers, times and names.
     def sealed(value: Any) -> Any:
-        if isinstance(value, str):
-            return keys.sealed(value)
-        if isinstance(value, dict):
-            return {name: sealed(each) for name, each in value.items()}
-        if isinstance(value, list) and value and isinstance(value[0], str | list):
-            return [sealed(each) for each in value]
-        if isinstance(value, tuple):
-            return tuple(map(sealed, value))
-        return value
+        kind = type(value)
+        if kind is str:
+            return keys.sealed(value) if value[:1] in DOCUMENT_BEGINS else value
+        if kind is list:
+            first = next((each for each in value if each is not None), None)
+            return [sealed(each) for each in value] if isinstance(first, str | list) else value
+        return keys.sealed(value) if isinstance(value, str) else value
+
+    def all_sealed(values: Any) -> Any:
+        if isinstance(values, dict):
+            return {name: sealed(each) for name, each in values.items()}
+        return None if values is None else tuple(map(sealed, values))
 
     class SealingCursor(base):  # type: ignore[misc]
         def execute(self, query: Any, vars: Any = None) -> Any:  # noqa: A002  # The driver's name.
-            return super().execute(query, vars if vars is None else sealed(vars))
+            return super().execute(query, all_sealed(vars))
 
         def mogrify(self, query: Any, vars: Any = None) -> Any:  # noqa: A002  # As above.
-            return super().mogrify(query, vars if vars is None else sealed(vars))
+            return super().mogrify(query, all_sealed(vars))
 
         def executemany(self, query: Any, vars_list: Any) -> Any:
-            return super().executemany(query, map(sealed, vars_list))
+            return super().executemany(query, map(all_sealed, vars_list))
 
     return SealingCursor

@@ -8,6 +8,7 @@ over with the next epoch and an empty memory. It asks no broker and waits for no
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from common.model.streams.reading import read_spec
 from common.model.streams.requests import Request, RequestKind
 from common.model.streams.sequences import work_of
 from common.model.streams.spec import SupervisorSpec
+from common.sealing import key_of
 from common.store.master.supervisor_ports import (
     BadRequest,
     Lease,
@@ -298,6 +300,10 @@ class SupervisorLoop:
             problem = "; ".join(error.mistakes)
         else:
             problem = "it is a tombstone"
+        if (key := key_of(json.dumps(rows.document))) is not None:
+            # The brokers would refuse it without a word about the reason.
+            spec = None
+            problem = f"a secret is encrypted with the key {key}: copy the key file to this master"
         if not isinstance(spec, SupervisorSpec):
             # Another version has accepted it, or a person has changed the row.
             now = self._clock.now()

@@ -142,6 +142,18 @@ def test_a_suspended_supervisor_is_behind_without_an_alert() -> None:
     assert (place.told, sample("ds_stream_lag_records") >= 0) == ([], True)
 
 
+def test_a_secret_that_the_master_can_not_decrypt_is_named_with_the_cure() -> None:
+    place = Place()
+    row = place.tables.runtime("flights")
+    assert row is not None
+    document = place.document | {"context": {"token": "sealed:01234567:AAAA."}}
+    with place.tables.db.transaction("person") as tx:
+        put_version(tx, place.tables, row, document)
+    place.passes(3)
+    (text,) = place.told
+    assert text.endswith("encrypted with the key 01234567: copy the key file to this master")
+
+
 def test_people_are_told_once_of_a_version_that_nobody_can_read() -> None:
     place = Place()
     row = place.tables.runtime("flights")
