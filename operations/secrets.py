@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 
 from common.parameter_keys import ParameterKeys, Whole
 from common.sealing import TOKEN
-from common.store.connect import Engine, engine
+from common.store.connect import Engine, engine, retrying
 from common.store.people import sealed_columns as store
 from operations.rights import noted
 from operations.secret_keys import secret_keys
 from operations.session import Session
 
 _BATCH = 200
+_PATIENCE = timedelta(hours=1)
+"""The limit of one statement: a batch may read all of a large table before it finds a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ def encrypt_secrets(session: Session) -> list[EncryptedColumn]:
         file.begin_parameters()
         keys = ParameterKeys(file)
     # The session's own engine would open what it reads.
-    raw = engine(session.url, pool_size=1)
+    raw = engine(session.url, pool_size=1, statement_timeout=_PATIENCE)
     try:
         done = [_encrypted(raw, each, keys) for each in store.sealed_columns()]
     finally:
@@ -52,10 +56,17 @@ def _encrypted(raw: Engine, where: store.SealedColumn, keys: ParameterKeys) -> E
     for batch in _batches(raw, where):
         texts = [(each, _resealed(each.text, keys, is_whole=where.is_whole)) for each in batch]
         unreadable += sum(keys.trouble(keys.opened(text)) is not None for _, text in texts)
-        with raw.begin() as db:
-            different = [(each, text) for each, text in texts if each.text != text]
-            changed += store.replace_texts(db, where, different)
+        different = [(each, text) for each, text in texts if each.text != text]
+        # Masters lock the same rows in another order; after a deadlock the batch is repeated.
+        changed += retrying(partial(_replaced, raw, where, different))
     return EncryptedColumn(name=where.name, changed=changed, unreadable=unreadable)
+
+
+def _replaced(
+    raw: Engine, where: store.SealedColumn, texts: list[tuple[store.StoredText, str]]
+) -> int:
+    with raw.begin() as db:
+        return store.replace_texts(db, where, texts)
 
 
 def _batches(raw: Engine, where: store.SealedColumn) -> Iterator[list[store.StoredText]]:

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert, make_url, select
 
+from common.config import load
 from common.datasource_keys import DatasourceKeys
-from common.store.tables import datasource
+from common.parameter_keys import parameter_keys
+from common.sealing import MARK
+from common.store.tables import command, datasource, error_command, supervisor
 from tests.integration.cli_rows import a_definition, parsed
 from tests.integration.conftest import Cli
 from tests.integration.task_kinds import own_url
@@ -139,6 +142,47 @@ def test_rows_in_clear_are_encrypted_on_demand_and_by_a_new_key(
     assert [rows[name]["has_password"] for name in params] == [True, True, False]
 
 
+def test_secret_parameters_of_older_rows_are_encrypted_and_nothing_else_is_changed(
+    cli: Cli, db: Engine, home: Path
+) -> None:
+    secret, plain = json.dumps({"password": "hush"}), json.dumps({"passenger": "Ada", "n": 1.10})
+    with db.begin() as connection:
+        for text in (secret, plain):
+            connection.execute(insert(command).values(command_type=0, command_param=text))
+        spec = {"consumerProperties": {"sasl.password": {"type": "default", "password": "hush"}}}
+        connection.execute(insert(supervisor).values(id="s", version=1, spec=spec))
+        # More rows than a batch has.
+        rows = [{"command_id": each, "command_param": secret} for each in range(450)]
+        connection.execute(insert(error_command), rows)
+    code, out, _ = cli("secrets", "encrypt", "-o", "json")
+    assert code == 0
+    assert {each["column"]: each["changed"] for each in parsed((code, out, ""))} == {
+        "t_ds_command.command_param": 1,
+        "t_ds_error_command.command_param": 450,
+        "t_ds_supervisor.spec": 1,
+    }
+    keys = parameter_keys(load())
+    with db.connect() as connection:
+        texts = connection.scalars(select(command.c.command_param).order_by(command.c.id)).all()
+        assert MARK in (texts[0] or "")
+        assert [keys.opened(each or "") for each in texts] == [secret, plain]
+        stored = json.dumps(connection.scalar(select(supervisor.c.spec)))
+        assert MARK in stored
+        assert json.loads(keys.opened(stored)) == spec
+    assert parsed(cli("secrets", "encrypt", "-o", "json")) == []
+    before = (home / "datasource.key").read_text()
+    assert cli(*ENCRYPT, "--new-key")[0] == 0
+    assert len((home / "datasource.key").read_text()) > len(before)
+    with db.connect() as connection:
+        again = connection.scalar(select(command.c.command_param).order_by(command.c.id).limit(1))
+        assert again != texts[0]
+        assert parameter_keys(load()).opened(again or "") == secret
+    (home / "datasource.key").unlink()
+    code, _, err = cli("secrets", "encrypt")
+    assert code != 0
+    assert "there is no key file" in err
+
+
 def test_without_the_key_of_encrypted_rows_no_other_is_made(
     cli: Cli, db: Engine, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,10 +190,10 @@ def test_without_the_key_of_encrypted_rows_no_other_is_made(
     make = ("datasource", "create", "dw", "--url", "postgresql://me@db/x", "--password-env", "PW")
     assert cli(*make)[0] == 0
     (home / "datasource.key").unlink()
-    for command in (("datasource", "test", "dw"), ENCRYPT, (*make, "--replace")):
-        code, _, err = cli(*command)
-        assert code != 0, command
-        assert "there is no key file" in err, command
+    for refused in (("datasource", "test", "dw"), ENCRYPT, (*make, "--replace")):
+        code, _, err = cli(*refused)
+        assert code != 0, refused
+        assert "there is no key file" in err, refused
     assert not (home / "datasource.key").exists()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Table, Text, cast, or_, select, tuple_, update
+from sqlalchemy import Column, Connection, Table, Text, cast, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 
 from common.sealing import HINTS, MARK
@@ -80,7 +80,7 @@ def replace_texts(
             update(where.table)
             .where(*(column == value for column, value in key))
             .where(cast(where.column, Text) == before.text)
-            .values({where.column: cast(after, where.column.type)})
+            .values({where.column: cast(literal(after, Text), where.column.type)})
         )
         changed += db.execute(statement).rowcount
     return changed
