@@ -44,7 +44,7 @@ class ByFields:
 
 @dataclass(frozen=True, slots=True)
 class PartialKey:
-    """One of two tasks that the values of these fields name: the one that has had less so far."""
+    """The less used of two different tasks that the values of these fields name."""
 
     fields: tuple[str, ...]
 

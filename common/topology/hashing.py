@@ -19,6 +19,7 @@ from common.errors import SchedulerError
 _MASK: Final = 0xFFFFFFFF
 _LONG_MASK: Final = 0xFFFFFFFFFFFFFFFF
 _SEED: Final = 42
+_RANDOM_MASK: Final = (1 << 48) - 1
 
 
 class UngroupableError(SchedulerError):
@@ -41,10 +42,54 @@ def storm_hash(values: Sequence[Any]) -> int:
     return _signed(found)
 
 
+def spark_pair(values: Sequence[Any], tasks: int) -> tuple[int, int]:
+    """Return the two tasks of a partial key, which differ if there are two or more."""
+    hashed = spark_hash(values)
+    return _apart(hashed % tasks, spark_hash((hashed, "second")) % tasks, tasks)
+
+
+def storm_pair(values: Sequence[Any], tasks: int) -> tuple[int, int]:
+    """Return the two tasks that Storm 2 gives a partial key; they differ if there are two."""
+    raw = b"".join(struct.pack(">I", _java(value)) for value in values)
+    random = _JavaRandom(_signed(_java(raw)))
+    return _apart(random.below(tasks), random.below(tasks), tasks)
+
+
+def _apart(first: int, second: int, tasks: int) -> tuple[int, int]:
+    """Move a second choice that equals the first to the next task, as Storm does."""
+    return first, (second + 1) % tasks if second == first else second
+
+
+class _JavaRandom:
+    """The generator of `java.util.Random`, with its documented arithmetic."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed ^ 0x5DEECE66D) & _RANDOM_MASK
+
+    def below(self, bound: int) -> int:
+        """Return what `nextInt(bound)` returns."""
+        drawn = self._drawn()
+        if bound & (bound - 1) == 0:
+            return bound * drawn >> 31
+        # Java draws again where the last, incomplete range of remainders begins.
+        while drawn - drawn % bound + bound - 1 >= 1 << 31:
+            drawn = self._drawn()
+        return drawn % bound
+
+    def _drawn(self) -> int:
+        self._state = (self._state * 0x5DEECE66D + 0xB) & _RANDOM_MASK
+        return self._state >> 17
+
+
 HASHES: Final[dict[str, Callable[[Sequence[Any]], int]]] = {
     "spark": spark_hash,
     "storm": storm_hash,
 }
+PAIRS: Final[dict[str, Callable[[Sequence[Any], int], tuple[int, int]]]] = {
+    "spark": spark_pair,
+    "storm": storm_pair,
+}
+"""The two tasks of a partial key, by the hash of the topology."""
 
 
 def _murmur(value: Any, seed: int) -> int:

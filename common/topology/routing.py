@@ -26,7 +26,7 @@ from common.topology.groupings import (
     Shuffle,
     Unordered,
 )
-from common.topology.hashing import HASHES, spark_hash
+from common.topology.hashing import HASHES, PAIRS, spark_hash
 from common.topology.loads import ring_of
 
 _NO_FIELDS: Final[Sequence[int]] = ()
@@ -98,6 +98,7 @@ class Router:
         self._emitter = emitter
         self._emitters = emitters
         self._hash = HASHES[hash]
+        self._pair = PAIRS[hash]
         self._had = [0] * tasks
         self._places = _NO_FIELDS
         if isinstance(taken.grouping, ByFields | PartialKey):
@@ -143,8 +144,7 @@ class Router:
         return self._ring[in_turn(self._seed, self._emitter, number, len(self._ring))]
 
     def _less_used(self, key: list[object]) -> int:
-        hashed = self._hash(key)
-        first, second = hashed % self._tasks, self._hash([hashed, "second"]) % self._tasks
+        first, second = self._pair(key, self._tasks)
         chosen = second if self._had[second] < self._had[first] else first
         self._had[chosen] += 1
         return chosen

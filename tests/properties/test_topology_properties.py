@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.topology.components import Bolt, Emit, Record, Spout
-from common.topology.declaration import Topology, TopologyBuilder
+from common.topology.declaration import Hash, Input, Topology, TopologyBuilder
 from common.topology.groupings import (
     ByFields,
     Custom,
@@ -21,7 +22,8 @@ from common.topology.groupings import (
     Shuffle,
     Unordered,
 )
-from common.topology.hashing import spark_hash
+from common.topology.hashing import spark_hash, spark_pair
+from common.topology.routing import Router
 
 KEYS = st.one_of(st.sampled_from(["a", "b", "c", "ä", ""]), st.none())
 VALUES = st.one_of(st.integers(-5, 5), st.none())
@@ -134,6 +136,9 @@ def check_edge(
                 for row in rows:
                     homes[repr(row[0])].add(task)
             assert all(len(each) <= 2 for each in homes.values())
+            sent_by_key = Counter(repr(row[0]) for row in sent)
+            if len(sent_by_key) == 1 and tasks > 1 and len(sent) > 1:
+                assert all(len(each) == 2 for each in homes.values())
         case _:
             assert everything == Counter(sent)
 
@@ -161,3 +166,50 @@ def test_the_same_records_go_the_same_ways(topology: Topology, rows: list[tuple[
     first, second = topology.test({"p0": rows}), topology.test({"p0": rows})
     for part in topology.parts:
         assert list(first.tasks(part.id)) == list(second.tasks(part.id))
+
+
+def partial_key_router(tasks: int, hash_name: Hash) -> Router:
+    return Router(
+        topology="any",
+        bolt="b",
+        taken=Input("s", "default", PartialKey(("key",))),
+        fields=("key",),
+        tasks=tasks,
+        emitter=0,
+        emitters=1,
+        hash=hash_name,
+    )
+
+
+def task_for(router: Router, key: object) -> int:
+    (task,) = router.targets((key,), 0, None, lambda: Record((key,), ("key",), "s"))
+    return task
+
+
+@given(
+    st.one_of(KEYS, st.text(), st.integers(-(1 << 63), (1 << 63) - 1), st.binary(), st.floats()),
+    st.integers(2, 1_000),
+    st.sampled_from(["spark", "storm"]),
+)
+@settings(max_examples=50)
+def test_each_partial_key_has_two_tasks_that_share_its_records(
+    key: object, tasks: int, hash_name: Hash
+) -> None:
+    router = partial_key_router(tasks, hash_name)
+    counts = Counter(task_for(router, key) for _ in range(10))
+    assert sorted(counts.values()) == [5, 5]
+
+
+@pytest.mark.parametrize("tasks", [2, 6, 8, 30, 31])
+@pytest.mark.parametrize("hash_name", ["spark", "storm"])
+def test_the_records_of_partial_keys_are_spread_evenly(tasks: int, hash_name: Hash) -> None:
+    router = partial_key_router(tasks, hash_name)
+    counts = Counter(task_for(router, f"key {number % 300}") for number in range(3_000))
+    assert max(counts.values()) <= 3_000 / tasks * 1.1
+
+
+@pytest.mark.parametrize("tasks", [2, 6, 8, 31])
+def test_partial_keys_pair_each_task_with_most_others(tasks: int) -> None:
+    pairs = {frozenset(spark_pair([f"key {key}"], tasks)) for key in range(1_000)}
+    for task in range(tasks):
+        assert len({other for pair in pairs if task in pair for other in pair}) > tasks / 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.topology.hashing import UngroupableError, spark_hash, storm_hash
+from common.topology.hashing import UngroupableError, spark_hash, storm_hash, storm_pair
 
 # Spark 4: `SELECT hash(…)` of columns of the types string, bigint, double, boolean and binary.
 # Java 17: `Arrays.deepHashCode(new Object[] {…})` of String, Long, Double, Boolean and byte[].
@@ -47,6 +47,28 @@ def test_bytes_beside_whole_words_are_signed() -> None:
 
 def test_a_list_within_is_hashed_by_its_values_as_java_does() -> None:
     assert storm_hash((["x", 3],)) == 4715
+
+
+# Java 17, as Storm 2 does it: `Random(Arrays.hashCode(bytes))` of the hashes of the fields, two
+# calls of `nextInt` with 2, 6, 8 and 1,000 tasks, and an equal second choice moved to the next task.
+PAIRS: list[tuple[tuple[Any, ...], list[tuple[int, int]]]] = [
+    (("abc",), [(0, 1), (5, 0), (3, 2), (191, 599)]),
+    ((7,), [(0, 1), (2, 5), (2, 7), (744, 891)]),
+    ((1 << 40,), [(0, 1), (3, 2), (2, 3), (757, 266)]),
+    ((1.5,), [(0, 1), (1, 2), (1, 2), (651, 664)]),
+    ((True,), [(0, 1), (3, 5), (2, 1), (281, 161)]),
+    ((None,), [(0, 1), (1, 5), (2, 0), (365, 523)]),
+    ((bytes([1, 255, 127]),), [(0, 1), (4, 1), (1, 2), (494, 915)]),
+    (("a", 1), [(1, 0), (2, 5), (7, 4), (46, 301)]),
+    (("Zürich",), [(1, 0), (0, 1), (7, 0), (620, 841)]),
+]
+
+
+@pytest.mark.parametrize(("values", "pairs"), PAIRS, ids=lambda value: f"{value!r}"[:30])
+def test_a_partial_key_has_the_two_tasks_that_storm_gives_it(
+    values: tuple[Any, ...], pairs: list[tuple[int, int]]
+) -> None:
+    assert [storm_pair(values, tasks) for tasks in (2, 6, 8, 1_000)] == pairs
 
 
 @pytest.mark.parametrize("value", [1 << 63, object(), {"a": 1}, 1j])
