@@ -9,11 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+)
+
+from common.masking import mask_value
 
 _Row = Mapping[str, object]
+Value: TypeAlias = Annotated[Any, AfterValidator(mask_value)]
+"""A JSON value that a user or a program wrote. Its secrets are masked in every answer."""
+Document: TypeAlias = Annotated[dict[str, Any], AfterValidator(mask_value)]
+"""An object that a user or a program wrote. Its secrets are masked in every answer."""
+Figures: TypeAlias = dict[str, Any]
+"""Numbers with their names as daemons measured them, without a text of a user."""
+Rows: TypeAlias = list[list[Any]]
+"""Rows of a dataset, whose columns are data and not settings."""
 Model = TypeVar("Model", bound="Shape")
 Text = Annotated[str, StringConstraints(max_length=100_000)]
 
@@ -114,7 +131,7 @@ class Schedule(Answer):
     worker_group: str
     environment: str | None
     warning_type: str | None
-    params: dict[str, Any]
+    params: Document
     create_time: datetime
     update_time: datetime
 
@@ -192,8 +209,8 @@ class Task(Answer):
     app_link: str | None
     ui_link: str | None
     history_link: str | None
-    progress: dict[str, Any] | None
-    usage: dict[str, Any] | None
+    progress: Figures | None
+    usage: Figures | None
     branch: list[str] | None
 
 
@@ -219,7 +236,7 @@ class Decision(Answer):
     task: Task
     branch: list[str] | None
     looked_at: list[LookedAt]
-    evidence: list[dict[str, Any]]
+    evidence: list[Document]
     child: ChildRun | None
 
 
@@ -232,7 +249,7 @@ class Rendered(Answer):
     moment: datetime
     parameters: dict[str, str]
     origins: dict[str, str]
-    params: dict[str, Any]
+    params: Document
     put_out: dict[str, str]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from api.answers import Answer, Shape
+from api.answers import Answer, Document, Shape
 from api.grant_answers import Projects
 from api.people_answers import Word
 
@@ -149,7 +149,7 @@ class WorkerStrategy(Answer):
     """A version of the strategy by which workers are chosen; version 0 is the default."""
 
     version: int
-    document: dict[str, Any]
+    document: Document
     note: str | None
     by: str | None
     since: datetime | None

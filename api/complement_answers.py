@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from api.answers import Answer, Id, Shape, State, Text
+from api.answers import Answer, Id, Shape, State, Text, Value
 
 Moment: TypeAlias = AwareDatetime
 _ShortText = Annotated[str, StringConstraints(max_length=255)]
@@ -73,7 +73,7 @@ class Complement(Answer):
     worker_group_id: int
     environment: str | None
     start_nodes: list[str]
-    start_params: Any
+    start_params: Value
     create_time: datetime
     end_time: datetime | None
     duration: timedelta

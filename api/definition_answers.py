@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from api.answers import Answer, DeletedInstances, Ids, Shape
+from api.answers import Answer, DeletedInstances, Document, Ids, Shape
 
 
 class ImportFinding(Answer):
@@ -100,7 +100,7 @@ class Linted(Answer):
 class Exported(Answer):
     """A definition as an import takes it, and the variables that stand for its secrets."""
 
-    document: dict[str, Any]
+    document: Document
     references: list[str]
 
 

@@ -27,6 +27,7 @@ from common.errors import (
     SchedulerError,
     ServiceUnreachableError,
 )
+from common.masking import mask_text
 from common.store.connect import is_transient
 from operations.definition_files import InvalidFilesError
 from operations.errors import (
@@ -231,7 +232,7 @@ def problem(
             "type": f"/problems/{kind}",
             "title": known.title,
             "status": known.status,
-            "detail": detail,
+            "detail": mask_text(detail),
             "cure": _cure(detail) or known.text,
             "mistakes": list(mistakes),
             "request_id": request_id(request),

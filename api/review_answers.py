@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from api.answers import Answer, Said, Shape
+from api.answers import Answer, Document, Said, Shape
 from api.definition_answers import ImportFinding, LintMistake
 from api.version_answers import Changes
 
@@ -64,7 +64,7 @@ class ProposalDetail(Proposal):
     now; null if you can.
     """
 
-    document: dict[str, Any]
+    document: Document
     difference: Changes
     outdated: bool
     since: Changes | None

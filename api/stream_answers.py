@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from api.answers import Answer, Shape
+from api.answers import Answer, Document, Figures, Rows, Shape
 
 
 class Stream(Answer):
@@ -42,10 +41,10 @@ class StreamTask(Answer):
     group: int
     status: str | None
     state: str | None
-    starts: dict[str, Any] | None
-    current: dict[str, Any] | None
-    lag: dict[str, Any] | None
-    errors: dict[str, Any] | None
+    starts: Figures | None
+    current: Figures | None
+    lag: Figures | None
+    errors: Document | None
     host: str | None
     process_instance_id: int | None
     task_instance_id: int | None
@@ -57,8 +56,8 @@ class StreamTask(Answer):
 class StreamDetail(Stream):
     """A supervisor with its errors, its tasks, and the payload of its status as Druid has it."""
 
-    errors: list[dict[str, Any]]
-    payload: dict[str, Any]
+    errors: list[Document]
+    payload: Document
     tasks: list[StreamTask]
 
 
@@ -78,7 +77,7 @@ class StreamVersion(Answer):
     suspended: bool
     terminated: bool
     created: datetime
-    spec: dict[str, Any] | None
+    spec: Document | None
 
 
 class StreamVersionList(Answer):
@@ -106,7 +105,7 @@ class StreamCounts(Answer):
 
     task: str
     group: int
-    counts: dict[str, Any]
+    counts: Figures
 
 
 class StreamCountsList(Answer):
@@ -208,5 +207,5 @@ class DatasetRows(Answer):
 
     columns: list[str]
     times: list[str]
-    items: list[list[Any]]
+    items: Rows
     rows: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from api.answers import Answer, Shape, Text
+from api.answers import Answer, Document, Figures, Shape, Text
 
 
 class TopologyItem(Answer):
@@ -73,11 +73,11 @@ class TopologyInFull(Answer):
     process_definition_id: int
     version: int
     generation: int
-    wanted: dict[str, Any]
-    report: dict[str, Any] | None
+    wanted: Document
+    report: Document | None
     reported: datetime | None
     holder: int | None
-    graph: dict[str, Any]
+    graph: Document
     starting: bool
     run: TopologyRunAnswer | None
     attempt: TopologyAttemptAnswer | None
@@ -93,7 +93,7 @@ class TopologyVersionAnswer(Answer):
     user_id: int | None
     components: int
     created: datetime
-    graph: dict[str, Any]
+    graph: Document
 
 
 class TopologyVersionList(Answer):
@@ -173,9 +173,9 @@ class StormTopology(StormSummary):
 
     window: str
     windowHint: str  # noqa: N815
-    topologyStats: list[dict[str, Any]]  # noqa: N815
-    spouts: list[dict[str, Any]]
-    bolts: list[dict[str, Any]]
+    topologyStats: list[Figures]  # noqa: N815
+    spouts: list[Document]
+    bolts: list[Document]
     configuration: list[str]
 
 
@@ -191,9 +191,9 @@ class StormComponent(Answer):
     windowHint: str  # noqa: N815
     executors: int
     tasks: int
-    spoutSummary: list[dict[str, Any]]  # noqa: N815
-    boltStats: list[dict[str, Any]]  # noqa: N815
-    inputStats: list[dict[str, Any]]  # noqa: N815
-    outputStats: list[dict[str, Any]]  # noqa: N815
-    executorStats: list[dict[str, Any]]  # noqa: N815
-    componentErrors: list[dict[str, Any]]  # noqa: N815
+    spoutSummary: list[Document]  # noqa: N815
+    boltStats: list[Document]  # noqa: N815
+    inputStats: list[Figures]  # noqa: N815
+    outputStats: list[Figures]  # noqa: N815
+    executorStats: list[Figures]  # noqa: N815
+    componentErrors: list[Document]  # noqa: N815

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from api.answers import Answer, Id, Shape
+from api.answers import Answer, Document, Id, Shape, Value
 
 
 class Version(Answer):
@@ -29,7 +28,7 @@ class VersionDocument(Answer):
     """A definition as it was, and the variables that stand for its secrets."""
 
     version: int
-    document: dict[str, Any]
+    document: Document
     references: list[str]
 
 
@@ -37,8 +36,8 @@ class ValueChange(Answer):
     """A value that differs; the lines of a text as `diff -u` prints them."""
 
     key: str
-    before: Any
-    after: Any
+    before: Value
+    after: Value
     lines: list[str]
 
 

@@ -8,8 +8,13 @@ because it has put them somewhere. Three functions mask texts, each more than th
 * `mask_setting`, for command lines and settings: also `name=value` and `--name value`;
 * `mask_message`, for the daemons' logs: also `name: value`, `"name": "value"` and HTTP headers.
 
-`mask_value` masks a JSON document by its keys, by the names of the properties in it and by
-`mask_text`, and `mask_json` a text that holds one; `printable` keeps a text on one line.
+`mask_value` masks a JSON document and `mask_json` a text that holds one; every front end shows
+documents through them. The fields that can hold a secret are declared here: values at secret
+names, values of properties (an object with a name at `prop` and a value at `value`) that have a
+secret name or are marked `"secret": true`, everything but known harmless names in
+`consumerProperties`, option values in command lines (`OPTION_KEYS`), and passwords of URLs in any
+text. A value that consists of placeholders is filled in at run and is not a secret. `printable`
+keeps a text on one line.
 """
 
 from __future__ import annotations
@@ -17,16 +22,28 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
+
+from common.model.streams.properties import NO_EFFECT, ROUTE, TUNING
 
 MASK: Final = "******"
 SHORT_MASK: Final = "***"
 """The mask in settings and in the daemons' logs."""
 SHORTEST_MASKED: Final = 4
 """Shorter values are masked by their names alone: replacing "1" everywhere would hide the rest."""
+
+OPTION_KEYS: Final = frozenset({"others", "mainArgs"})
+"""Keys of command lines, in which `name=value` and `--name value` are masked too."""
+CONSUMER_PROPERTIES: Final = "consumerProperties"
+SHOWN_CONSUMER_PROPERTIES: Final = ROUTE | TUNING.keys() | NO_EFFECT
+"""The properties of a Kafka consumer that hold no secret; any other text may be one."""
+_PROVIDER_TYPES = frozenset({"default", "mapString"})
+_PLACEHOLDERS = re.compile(
+    r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]|\$ENV\{ORCAFLOW_SECRET_\w+\}))+\s*"
+)
 
 _SEPARATOR = r"[\W_]?"
 _SECRET_NAME = re.compile(
@@ -113,8 +130,13 @@ def mask_text(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> st
         if len(secret) >= SHORTEST_MASKED:
             text = text.replace(secret, mask).replace(printable(secret), mask)
     if "@" in text:
-        text = _URL_USER.sub(lambda found: f"{found['keep'] or found['oracle']}{mask}", text)
+        text = _URL_USER.sub(lambda found: _masked_user(found, mask), text)
     return _mask_named(_URL_PARAMETER, _URL_VALUE, text, mask) if "=" in text else text
+
+
+def _masked_user(found: re.Match[str], mask: str) -> str:
+    keep = found["keep"] or found["oracle"]
+    return found[0] if is_open(found[0].removeprefix(keep)) else f"{keep}{mask}"
 
 
 def mask_setting(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> str:
@@ -142,24 +164,19 @@ def shown_reason(reason: str | None) -> str | None:
 def mask_value(value: Any, secrets: Iterable[str] = (), *, name: str = "") -> Any:
     """Mask a JSON value: whole if `name`, its key or its property is secret, else in part.
 
-    A property is an object with a name at `prop` and a value at `value`. JSON in a text is masked
-    like JSON outside of it.
+    JSON in a text is masked like JSON outside of it.
     """
     known = tuple(secrets)
-    match value:
-        case str() | int() | float() if name and is_secret(name) and not isinstance(value, bool):
-            return MASK if value != "" else value
-        case str():
-            return _mask_nested(value, known)
-        case list():
-            return [mask_value(item, known, name=name) for item in value]
-        case dict():
-            return {
-                key: mask_value(item, known, name=_said(value, str(key), name))
-                for key, item in value.items()
-            }
-        case _:
-            return value
+
+    def text(name: str, given: str) -> str:
+        mask = mask_setting if name in OPTION_KEYS else mask_text
+        return mask(given, known)
+
+    return replace_secrets(value, _masked, text, name=name, reads_all=bool(known))
+
+
+def _masked(_name: str, value: object) -> object:
+    return value if value == "" or (isinstance(value, str) and is_open(value)) else MASK
 
 
 def mask_json(text: str, secrets: Iterable[str] = ()) -> str:
@@ -171,13 +188,60 @@ def mask_json(text: str, secrets: Iterable[str] = ()) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return mask_message(text, secrets, mask=MASK)
-    masked = mask_value(value, (*secrets, *_secrets_of(value, "")))
+    masked = mask_value(value, (*secrets, *secrets_in_value(value)))
     return text if masked == value else json.dumps(masked, ensure_ascii=False)
+
+
+def is_open(value: str) -> bool:
+    """True if a value is nothing but placeholders and references, which name no secret's value."""
+    return _PLACEHOLDERS.fullmatch(value) is not None
 
 
 def secrets_in_json(text: str) -> tuple[str, ...]:
     """Return the values of secret names in a text that holds JSON, and in the texts of that."""
-    return tuple(dict.fromkeys(_secrets_of(_nested(text), "")))
+    return secrets_in_value(_nested(text))
+
+
+def secrets_in_value(value: Any) -> tuple[str, ...]:
+    """Return the values of secret names in a JSON value, and in the JSON texts within it."""
+    found: dict[str, None] = {}
+
+    def keep(_name: str, secret: object) -> object:
+        if secret != "" and not (isinstance(secret, str) and is_open(secret)):
+            found[str(secret)] = None
+        return secret
+
+    replace_secrets(value, keep, lambda _name, text: text)
+    return tuple(found)
+
+
+def holds_mask(value: Any) -> bool:
+    """True if a JSON value has a mask in the place of a secret anywhere."""
+    match value:
+        case str():
+            return MASK in value
+        case list():
+            return any(map(holds_mask, value))
+        case dict():
+            return any(map(holds_mask, value.values()))
+        case _:
+            return False
+
+
+def restored(value: Any, former: Any) -> Any:
+    """Return a JSON value with the former values of the same places where it is masked."""
+    match value, former:
+        case dict(), dict():
+            return {key: restored(item, former.get(key)) for key, item in value.items()}
+        case list(), list() if len(value) == len(former):
+            return [restored(item, known) for item, known in zip(value, former, strict=True)]
+        case str(), None:
+            return value
+        case str(), _ if MASK in value:
+            shown = (MASK, mask_value(former), mask_setting(str(former), mask=MASK))
+            return former if value in shown else value
+        case _:
+            return value
 
 
 def replace_secrets(
@@ -186,51 +250,72 @@ def replace_secrets(
     text: Callable[[str, str], str],
     *,
     name: str = "",
+    reads_all: bool = False,
 ) -> Any:
     """Return a JSON value with each secret replaced by `secret`, and other texts by `text`.
 
-    Both are given the name by which a value is judged, as `mask_value` judges it.
+    Both are given the name by which a value is judged, as `mask_value` judges it. Without
+    `reads_all`, single words in lists are not given to `text`: a definition may have half a
+    million names of tasks.
     """
+
+    def inner(item: Any, name: str) -> Any:
+        return replace_secrets(item, secret, text, name=name, reads_all=reads_all)
+
     match value:
         case str() | int() | float() if name and is_secret(name) and not isinstance(value, bool):
             return secret(name, value)
         case str():
-            inner = _nested(value)
-            if isinstance(inner, dict | list):
-                replaced = replace_secrets(inner, secret, text)
-                return value if replaced == inner else json.dumps(replaced, ensure_ascii=False)
+            found = _nested(value)
+            if isinstance(found, dict | list):
+                replaced = inner(found, name)
+                return value if replaced == found else json.dumps(replaced, ensure_ascii=False)
             return text(name, value)
         case list():
-            # A definition may have half a million names of tasks, which hold nothing to be masked.
-            hides = bool(name) and is_secret(name)
+            skips = not reads_all and not (name and is_secret(name))
             return [
                 item
-                if not hides and isinstance(item, str) and _HARMLESS.fullmatch(item)
-                else replace_secrets(item, secret, text, name=name)
+                if skips and isinstance(item, str) and _HARMLESS.fullmatch(item)
+                else inner(item, name)
                 for item in value
             ]
-        case dict():
+        case dict() if name == CONSUMER_PROPERTIES:
             return {
-                key: replace_secrets(item, secret, text, name=_said(value, str(key), name))
-                for key, item in value.items()
+                key: _replaced_property(str(key), item, secret, text) for key, item in value.items()
             }
+        case dict():
+            return {key: inner(item, _said(value, str(key), name)) for key, item in value.items()}
         case _:
             return value
 
 
-def _secrets_of(value: Any, name: str) -> Iterator[str]:
+def _replaced_property(
+    name: str,
+    value: Any,
+    secret: Callable[[str, object], object],
+    text: Callable[[str, str], str],
+) -> Any:
+    """Replace the secrets of one property of a Kafka consumer.
+
+    A property may also be an object that names a provider of the value. Its type is no secret, nor
+    is the name of a variable of the environment.
+    """
     match value:
-        case str() | int() | float() if name and is_secret(name) and not isinstance(value, bool):
-            if value != "":
-                yield str(value)
-        case str():
-            yield from _secrets_of(_nested(value), "")
-        case list():
-            for item in value:
-                yield from _secrets_of(item, name)
+        case {"type": "environment"}:
+            return value
         case dict():
-            for key, item in value.items():
-                yield from _secrets_of(item, _said(value, str(key), name))
+            return {
+                key: item
+                if key == "type" and item in _PROVIDER_TYPES
+                else _replaced_property(f"{name}.{key}", item, secret, text)
+                for key, item in value.items()
+            }
+        case list():
+            return [_replaced_property(name, item, secret, text) for item in value]
+        case str() if name not in SHOWN_CONSUMER_PROPERTIES:
+            return secret(name, value)
+        case _:
+            return replace_secrets(value, secret, text, name=name)
 
 
 def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:
@@ -241,7 +326,9 @@ def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:
     if is_secret(name):
         return name
     prop = holder.get("prop")
-    return prop if key == "value" and isinstance(prop, str) else key
+    if key != "value" or not isinstance(prop, str):
+        return key
+    return f"{prop}_secret" if holder.get("secret") is True and not is_secret(prop) else prop
 
 
 def _nested(text: str) -> Any:
@@ -252,13 +339,6 @@ def _nested(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _mask_nested(text: str, secrets: tuple[str, ...]) -> str:
-    inner = _nested(text)
-    if isinstance(inner, dict | list) and (masked := mask_value(inner, secrets)) != inner:
-        return json.dumps(masked, ensure_ascii=False)
-    return mask_text(text, secrets)
 
 
 def _mask_options(text: str, mask: str) -> str:
@@ -273,6 +353,6 @@ def _mask_named(names: re.Pattern[str], values: re.Pattern[str], text: str, mask
         at = found.end()
         # A value is looked for behind secret names alone: that of another may be one itself.
         if is_secret(found["name"]) and (value := values.match(text, at)):
-            parts += text[done:at], mask
+            parts += text[done:at], value[0] if is_open(value[0]) else mask
             done = at = value.end()
     return "".join([*parts, text[done:]])

@@ -50,7 +50,7 @@ from operations.lookup import (
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change, seen
 from operations.session import Session, operation
-from operations.start_params import stored_params
+from operations.start_params import stored_params, unmasked
 from operations.times import cluster_zone, read_moment, read_zone
 
 
@@ -177,6 +177,7 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
             field="start_node",
         )
     group, wanted = options.worker_group, options.environment
+    params = unmasked(options.start_params, definition)
     return RunSettings(
         task_depend_type=options.task_depend_type,
         failure_strategy=options.failure_strategy,
@@ -184,7 +185,7 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
         worker_group_id=-1 if group is None else worker_group_named(db, group),
         environment_code=-1 if wanted is None else environment_named(db, wanted),
         start_node_names=tuple(dict.fromkeys(names)),
-        start_params=stored_params(options.start_params) if options.start_params else None,
+        start_params=stored_params(params) if params else None,
         warning_type=options.warning_type,
         warning_group_id=warning_group_of(options.warning_type),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -40,7 +40,6 @@ from common.store.people.environments import environment_codes
 from common.store.people.pools import known_pools
 from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
-from common.store.people.schedule_views import schedules
 from common.store.people.worker_groups import (
     make_worker_group,
     tenant_ids,
@@ -57,8 +56,9 @@ from operations.definition_document import (
     nodes_of,
 )
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
-from operations.exported_schedule import ImportedSchedule, save_schedule, start_params_in_file
+from operations.exported_schedule import ImportedSchedule, save_schedule
 from operations.findings import Finding, Severity
+from operations.imported_secrets import with_secrets
 from operations.leniency import unmapped_reference
 from operations.references import (
     Catalog,
@@ -70,7 +70,6 @@ from operations.references import (
     wanted,
 )
 from operations.rights import seen
-from operations.secret_references import with_references, without_references
 from operations.stored_documents import stored_document
 from operations.tenant_checks import check_accounts, tenant_of
 
@@ -121,7 +120,7 @@ def import_documents(
     before = {
         each.name: definition_by_name(db, each.name, project_id=project_id) for each in documents
     }
-    documents = _with_secrets(db, documents, before, environment)
+    documents = with_secrets(db, documents, before, environment)
     ids = {
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
@@ -168,56 +167,6 @@ def import_documents(
         )
         for document in documents
     ]
-
-
-def _with_secrets(
-    db: Connection,
-    documents: Sequence[DefinitionDocument],
-    before: Mapping[str, DefinitionRow | None],
-    environment: Mapping[str, str],
-) -> list[DefinitionDocument]:
-    mistakes: list[Mistake] = []
-    complete: list[DefinitionDocument] = []
-    for each in documents:
-        known = before[each.name]
-        kept = {} if known is None else with_references(_document_of(db, known)).values
-        missing: set[str] = set()
-        secrets = {**kept, **environment}
-        complete.append(
-            replace(
-                each,
-                document=without_references(each.document, secrets, missing),
-                global_params=without_references(each.global_params, secrets, missing),
-                schedules=tuple(
-                    replace(one, settings=without_references(one.settings, secrets, missing))
-                    for one in each.schedules
-                ),
-            )
-        )
-        mistakes.extend(
-            Mistake(
-                place=each.place,
-                text=f"$ENV{{{variable}}}: the secret is neither in the environment nor in a"
-                " definition of this name here: set the variable for the import, or write the"
-                " value in its place",
-            )
-            for variable in sorted(missing)
-        )
-    if mistakes:
-        raise InvalidFilesError(mistakes)
-    return complete
-
-
-def _document_of(db: Connection, row: DefinitionRow) -> dict[str, Any]:
-    try:
-        inner = json.loads(row.process_definition_json or "{}")
-    except (ValueError, RecursionError):
-        inner = {}
-    return {
-        "processDefinitionJson": inner,
-        "globalParams": row.global_params,
-        "schedules": [start_params_in_file(each) for each in schedules(db, definition_id=row.id)],
-    }
 
 
 def _saved(

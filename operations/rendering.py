@@ -22,6 +22,7 @@ from common.params import (
     Property,
     effective_parameters,
     parse_properties,
+    secret_values,
     substitute,
     system_parameters,
 )
@@ -68,7 +69,15 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
         pool=pool,
         start_params=start_params,
     )
-    secrets = secrets_in(parameters)
+    put_out = parse_properties(document.var_pool or None)
+    marked = [
+        each for each in (*global_properties, *local_properties, *pool, *put_out) if each.secret
+    ]
+    secrets = (
+        *secrets_in(parameters),
+        *secret_values(marked, parameters),
+        *secret_values(put_out),
+    )
 
     def put_in(value: Any) -> Any:
         match value:
@@ -82,7 +91,6 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
                 return value
 
     texts = {key: put_in(value) for key, value in params.items() if key != "localParams"}
-    put_out = {each.prop: each.value for each in parse_properties(document.var_pool or None)}
     return Rendered(
         moment=moment,
         parameters=mask_value(dict(parameters), secrets),
@@ -91,7 +99,7 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
             for name in parameters
         },
         params=mask_value(texts, secrets),
-        put_out=mask_value(put_out, (*secrets, *secrets_in(put_out))),
+        put_out=mask_value({each.prop: each.value for each in put_out}, secrets),
     )
 
 

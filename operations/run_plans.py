@@ -6,17 +6,18 @@ now is then that of its own clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from common.dag import select
 from common.errors import InvalidDefinitionError, NotAllowedError
+from common.masking import MASK, mask_text
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.rights import Action
 from common.model.states import ReleaseState, TaskDependType
 from common.params.errors import ParameterError
-from common.params.properties import Property, parse_properties
+from common.params.properties import Property, parse_properties, secret_values
 from common.params.scope import resolve_global_params
 from common.store.people.definitions import DefinitionRow
 from common.task_types import known_task_types
@@ -86,6 +87,17 @@ def plan_run(
         declared=declared,
         params=resolved,
         held=_held(row),
+    )
+
+
+def shown_params(params: Sequence[Property]) -> tuple[Property, ...]:
+    """Return parameters with masks for the values that are secret, wherever they stand."""
+    secrets = secret_values(params)
+    return tuple(
+        replace(each, value=MASK)
+        if each.value and secret_values([each])
+        else replace(each, value=mask_text(each.value, secrets))
+        for each in params
     )
 
 

@@ -27,6 +27,7 @@ from operations.lookup import (
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, moment_of, operation
+from operations.start_params import unmasked
 
 
 @operation
@@ -77,7 +78,7 @@ def begin_run(
                 field="start_nodes",
             )
         param = CommandParam.of(
-            start_params=params,
+            start_params=unmasked(params, row) if params else params,
             start_node_names=names,
             environment_code=None if environment is None else environment_named(db, environment),
         )

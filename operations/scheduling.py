@@ -22,6 +22,7 @@ from common.model.states import (
     ReleaseState,
 )
 from common.store.people import schedule_requests as store
+from common.store.people.definitions import DefinitionRow, definition_by_id
 from common.store.people.rights import Thing
 from common.store.people.schedule_views import FireView, ScheduleView, fire_counts, schedules
 from common.store.people.schedule_views import fires as stored_fires
@@ -45,6 +46,7 @@ from operations.schedule_settings import (
     warning_group,
 )
 from operations.session import Session, operation
+from operations.start_params import stored_params, unmasked
 from operations.stored_schedules import (
     as_schedule,
     id_in,
@@ -137,6 +139,7 @@ def create(
             # Whoever made it may have deleted it since.
             schedules_with_ids(db, [made])
         else:
+            columns |= _start_params(settings, row, stored=None)
             made = _created(asked, session, row.id, settings, columns, online=online, now=now)
             if once is not None:
                 keep_answer(db, session.principal, once, made)
@@ -167,6 +170,16 @@ def _created(
     return store.create_schedule(db, process_definition_id=definition_id, values=columns, at=now)
 
 
+def _start_params(
+    settings: ScheduleSettings, definition: DefinitionRow | None, *, stored: str | None
+) -> dict[str, str | None]:
+    """Return the column of start-up parameters, if they are given, with secrets for masks."""
+    if not settings.start_params:
+        return {}
+    params = unmasked(settings.start_params, definition, stored=stored)
+    return {"start_params": stored_params(params) if params else None}
+
+
 @operation
 def edit(
     session: Session,
@@ -191,6 +204,11 @@ def edit(
             _check_tag(db, view, expected)
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
         columns = given_columns(settings, zone=zone, now=now) | named_columns(db, settings)
+        columns |= _start_params(
+            settings,
+            definition_by_id(db, view.process_definition_id),
+            stored=view.start_params,
+        )
         if not columns:
             raise UsageError(None, "say what is to be changed; see --help")
         if view.release_state != ReleaseState.OFFLINE:

@@ -16,15 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from common.masking import mask_setting, mask_text, replace_secrets
+from common.masking import (
+    OPTION_KEYS,
+    is_open,
+    mask_setting,
+    mask_text,
+    replace_secrets,
+)
 
 _PREFIX: Final = "ORCAFLOW_SECRET_"
 _REFERENCE = re.compile(rf"\$ENV\{{({_PREFIX}\w+)\}}")
-# Nothing in these is secret: parameters and times that are put in at run.
-_PLACEHOLDER = re.compile(r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]))+\s*|\$\w+|\*+")
+_VARIABLE = re.compile(r"\$\w+")
+"""A variable of the shell in a command line. A password may look like one, a value may not be."""
+_MASKED = re.compile(r"\*+")
 _HOLE = "\0"
-_OPTIONS = frozenset({"others", "mainArgs"})
-"""Keys of command lines, in which `name=value` is masked too."""
 _SCHEDULES = "schedules"
 
 _Found: TypeAlias = tuple[str, str, object]
@@ -48,7 +53,8 @@ def with_references(document: Mapping[str, Any]) -> Referenced:
     found: list[_Found] = []
 
     def collect(task: str, name: str, value: object) -> object:
-        found.append((task, name, value))
+        if not is_mask(value):
+            found.append((task, name, value))
         return value
 
     _mapped(document, collect)
@@ -56,6 +62,8 @@ def with_references(document: Mapping[str, Any]) -> Referenced:
     values: dict[str, object] = {}
 
     def refer(task: str, name: str, value: object) -> object:
+        if is_mask(value):
+            return value
         variable = names[task, name, str(value)]
         values[variable] = value
         return f"$ENV{{{variable}}}"
@@ -79,6 +87,61 @@ def without_references(value: Any, secrets: Mapping[str, object], missing: set[s
             return {key: without_references(item, secrets, missing) for key, item in value.items()}
         case _:
             return value
+
+
+def without_masks(
+    document: Mapping[str, Any], former: Mapping[str, Any], missing: set[str]
+) -> dict[str, Any]:
+    """Put the former secret of the same place for each mask; collect the places without one.
+
+    A place is a task, or the definition, with the name of a parameter or a key. Where it has
+    several secrets, they are told apart by their order, and only while their number is the same.
+    A task with a new name keeps the only secret of that name among the tasks that are gone.
+    """
+    known: dict[tuple[str, str], list[object]] = {}
+    places: dict[tuple[str, str], int] = {}
+
+    def collect(task: str, name: str, value: object) -> object:
+        known.setdefault((task, name), []).append(value)
+        return value
+
+    def count(task: str, name: str, value: object) -> object:
+        places[task, name] = places.get((task, name), 0) + 1
+        return value
+
+    _mapped(former, collect)
+    _mapped(document, count)
+    passed: dict[tuple[str, str], int] = {}
+    tasks = {task for task, _ in places} | _task_names(document)
+
+    def of_gone_tasks(name: str) -> list[object]:
+        gone = (values for (task, at), values in known.items() if at == name and task not in tasks)
+        return [value for values in gone for value in values]
+
+    def restore(task: str, name: str, value: object) -> object:
+        at = passed[task, name] = passed.get((task, name), 0) + 1
+        if not is_mask(value):
+            return value
+        found = known.get((task, name)) or of_gone_tasks(name)
+        if len(found) == places[task, name]:
+            return found[at - 1]
+        if len({str(each) for each in found}) == 1:
+            return found[0]
+        missing.add(f"{task}: {name}" if task else name)
+        return value
+
+    return _mapped(document, restore)
+
+
+def _task_names(document: Mapping[str, Any]) -> set[str]:
+    inner = document.get("processDefinitionJson")
+    nodes = inner.get("tasks") if isinstance(inner, dict) else None
+    return {"", _SCHEDULES, *(map(_name_of, nodes) if isinstance(nodes, list) else ())}
+
+
+def is_mask(value: object) -> bool:
+    """True if a value is a mask, as documents are shown with."""
+    return isinstance(value, str) and _MASKED.fullmatch(value) is not None
 
 
 def _resolved(text: str, secrets: Mapping[str, object], missing: set[str]) -> object:
@@ -113,7 +176,7 @@ def _mapped(
         def visit(name: str, value: object) -> object:
             if not isinstance(value, str):
                 return replace(task, name, value)
-            if not value or _PLACEHOLDER.fullmatch(value) or _REFERENCE.search(value):
+            if not value or is_open(value) or _REFERENCE.search(value):
                 return value
             return replace(task, name, value)
 
@@ -121,9 +184,14 @@ def _mapped(
 
     def texts(task: str) -> Callable[[str, str], str]:
         def visit(name: str, text: str) -> str:
-            mask = mask_setting if name in _OPTIONS else mask_text
+            mask = mask_setting if name in OPTION_KEYS else mask_text
             masked = mask(text, mask=_HOLE)
-            return text if masked == text else _refilled(name, text, masked, at(task))
+            visit = at(task)
+
+            def within(part: str, value: object) -> object:
+                return value if _VARIABLE.fullmatch(str(value)) else visit(part, value)
+
+            return text if masked == text else _refilled(name, text, masked, within)
 
         return visit
 

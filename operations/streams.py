@@ -17,9 +17,15 @@ from typing import Any, Final
 
 from common.destinations import listed
 from common.errors import NotAllowedError, NotFoundError
-from common.masking import MASK
+from common.masking import (
+    CONSUMER_PROPERTIES,
+    MASK,
+    holds_mask,
+    mask_value,
+    restored,
+)
 from common.model.rights import Action
-from common.model.streams.properties import NO_EFFECT, SERVERS, TUNING
+from common.model.streams.properties import ROUTE
 from common.model.streams.reading import Rules, read_spec
 from common.model.streams.requests import RequestKind
 from common.model.streams.spec import SupervisorSpec
@@ -45,14 +51,6 @@ from operations.stream_definitions import (
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
-_ROUTE: Final = frozenset(
-    {
-        *(SERVERS, "security.protocol", "sasl.mechanism", "sasl.mechanisms", "isolation.level"),
-        *("client.id", "client.rack", "max.poll.records"),
-    }
-)
-"""Properties on which it depends who is told a secret, and how."""
-_SHOWN_PROPERTIES: Final = _ROUTE | TUNING.keys() | NO_EFFECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,13 +317,7 @@ def hand_over_stream(
 
 def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return a specification without the values that may be secrets."""
-    if document is None:
-        return None
-    shown = copy.deepcopy(dict(document))
-    for properties in _consumer_properties(shown):
-        for name in _secrets_of(properties):
-            properties[name] = MASK
-    return shown
+    return None if document is None else mask_value(dict(document))
 
 
 def is_masked(text: str) -> bool:
@@ -348,35 +340,32 @@ def _unmasked(given: dict[str, Any], former: Mapping[str, Any] | None) -> dict[s
     for properties in _consumer_properties({} if former is None else former):
         known |= properties
     for properties in _consumer_properties(document):
-        masked = [name for name in _secrets_of(properties) if properties[name] == MASK]
-        shown = {*properties, *known} & _ROUTE
-        for name in masked:
-            if name not in known or any(properties.get(at) != known.get(at) for at in shown):
+        shown = {*properties, *known} & ROUTE
+        for name in [each for each, value in properties.items() if holds_mask(value)]:
+            same_brokers = all(properties.get(at) == known.get(at) for at in shown)
+            if not same_brokers or properties[name] != _shown_property(known, name):
                 raise UsageError(
                     "spec",
                     f"consumerProperties.{name} is masked, and the former value is kept for the"
                     " former brokers alone: give the value, or name an environment variable",
                 )
             properties[name] = known[name]
-    return document
+    return document if former is None else restored(document, former)
+
+
+def _shown_property(properties: Mapping[str, Any], name: str) -> Any:
+    if name not in properties:
+        return None
+    return mask_value({CONSUMER_PROPERTIES: {name: properties[name]}})[CONSUMER_PROPERTIES][name]
 
 
 def _consumer_properties(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The properties of consumers in a specification of either shape."""
     for part in (document, document.get("spec")):
         io = part.get("ioConfig") if isinstance(part, Mapping) else None
-        properties = io.get("consumerProperties") if isinstance(io, dict) else None
+        properties = io.get(CONSUMER_PROPERTIES) if isinstance(io, dict) else None
         if isinstance(properties, dict):
             yield properties
-
-
-def _secrets_of(properties: Mapping[str, Any]) -> list[str]:
-    """The properties whose values may be secrets; variables of the environment are none."""
-    return [
-        name
-        for name, value in properties.items()
-        if name not in _SHOWN_PROPERTIES and not isinstance(value, dict)
-    ]
 
 
 def _submitted(

@@ -29,6 +29,7 @@ from common.params import (
     effective_parameters,
     parameter_types,
     parse_properties,
+    secret_values,
     system_parameters,
     variables_of,
 )
@@ -200,7 +201,9 @@ class Launcher:
         }
         if launch.asks_host:
             self._wants_host(account)
-        header = task_log.header(task, launch.argv, parameters)
+        marked = [each for each in (*global_properties, *local_properties, *pool) if each.secret]
+        secrets = (*secrets_in(parameters), *secret_values(marked, parameters))
+        header = task_log.header(task, launch.argv, parameters, secrets)
         header += "".join(task_log.line(note) for note in (*launch.notes, *notes))
         return Prepared(
             argv=_with_program(launch, environment),
@@ -216,7 +219,7 @@ class Launcher:
             forks=launch.forks,
             leads=launch.leads,
             memory_mb=read_memory_max(task),
-            secrets=maskable((*secrets_in(parameters), *secrets_in(named), *_passwords(task))),
+            secrets=maskable((*secrets, *secrets_in(named), *_passwords(task))),
         )
 
     def _environment(self, task: ClaimedTask, account: Account | None) -> dict[str, str]:
@@ -326,7 +329,8 @@ def _declared(
     # A script that prints its parameters must not put them out by that: the header is left out.
     log_from = len(header.encode("utf-8", "replace")) if launch.prints_outputs else None
     file = f"{task.execute_path}/{_OUTPUT_FILE}"
-    return outputs.Declared(types=types, file=file, log_from=log_from)
+    marked = frozenset(each.prop for each in local if each.direct is Direct.OUT and each.secret)
+    return outputs.Declared(types=types, file=file, log_from=log_from, marked=marked)
 
 
 def _parameters_file(

@@ -76,7 +76,8 @@ class LogMask:
 
     def __init__(self, secrets: Iterable[str], *, spares_outputs: bool) -> None:
         """`spares_outputs`: those in a line that puts out a value wait for `finish`."""
-        needles = {_bytes(each) for each in _spelled(maskable(secrets))}
+        self.secrets = maskable(secrets)
+        needles = {_bytes(each) for each in _spelled(self.secrets)}
         # Longer ones first, for those that begin with another.
         self._needles = tuple(sorted(needles, key=lambda each: (-len(each), each)))
         self._overlap = max(map(len, self._needles), default=1) - 1

@@ -21,9 +21,17 @@ _SHOWN_COMMAND_CHARS = 2_000
 _MOST_KEPT_OF_THE_END = 1024 * 1024
 
 
-def header(task: ClaimedTask, argv: Sequence[str], parameters: Mapping[str, str]) -> str:
-    """The first lines of a log: which attempt this is, what it runs, with which parameters."""
-    secrets = secrets_in(parameters)
+def header(
+    task: ClaimedTask,
+    argv: Sequence[str],
+    parameters: Mapping[str, str],
+    secrets: Sequence[str] | None = None,
+) -> str:
+    """The first lines of a log: which attempt this is, what it runs, with which parameters.
+
+    Without `secrets` the values of secret names are masked alone.
+    """
+    secrets = secrets_in(parameters) if secrets is None else secrets
     what = f"task {printable(task.name)} ({printable(task.task_type)}), attempt {task.attempt}"
     where = f"process instance {task.process_instance_id} {printable(task.process_name)}"
     lines = [f"{_PREFIX} {what}; task instance {task.id} of {where}"]

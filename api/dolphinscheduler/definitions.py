@@ -14,6 +14,7 @@ from api.dolphinscheduler.envelope import RefusedError, Status, moment, page
 from api.dolphinscheduler.graph import children_of, relations, tasks
 from api.dolphinscheduler.table import Row
 from common.errors import InvalidDefinitionError
+from common.masking import mask_value
 from common.model.rights import Action
 from common.model.states import ExecutionType, ReleaseState
 from common.store.people.definitions import DefinitionRow
@@ -24,6 +25,7 @@ from operations.definition_document import object_of
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.deleting import delete_definitions
 from operations.errors import NameTakenError, UsageError
+from operations.imported_secrets import referenced_rows
 from operations.projects import definition_in
 from operations.session import Session
 from operations.task_codes import document_of, graph_of, new_code
@@ -144,10 +146,11 @@ def delete(call: Call) -> None:
 
 
 def export(call: Call) -> Response:
-    """Give definitions as a file that an import takes."""
+    """Give definitions as a file that an import takes, with references in the place of secrets."""
     if call.dialect.is_classic:
         numbers = call.numbers("processDefinitionIds", "processDefinitionId")
         rows = [definition_in(call.session, call.project, definition_id=each) for each in numbers]
+        rows = referenced_rows(call.session, rows)
         content: list[Any] = [
             {
                 "projectName": call.project.name,
@@ -161,9 +164,10 @@ def export(call: Call) -> Response:
         rows = [
             definition_in(call.session, call.project, code=each) for each in call.numbers("codes")
         ]
+        rows = referenced_rows(call.session, rows)
         content = [dag(call, row) for row in rows]
     return Response(
-        json.dumps(content, ensure_ascii=False),
+        json.dumps(mask_value(content), ensure_ascii=False),
         media_type="application/json",
         headers={"Content-Disposition": 'attachment; filename="definitions.json"'},
     )
@@ -215,7 +219,7 @@ def _tasks(call: Call, row: DefinitionRow) -> list[dict[str, Any]]:
 
 
 def _shown(call: Call, row: DefinitionRow, kind: ExecutionType) -> dict[str, Any]:
-    params = _global_params(row)
+    params = mask_value(_global_params(row))
     made: dict[str, Any] = {
         "id": row.id,
         "name": row.name,

@@ -20,6 +20,7 @@ from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations import numbered_pages
 from operations.definitions import codes_of
 from operations.deleting import delete_instances
+from operations.documents.instances import masked_parameters
 from operations.errors import UsageError
 from operations.instances import child_of, family_of, find_instance, instance_detail
 from operations.projects import check_in, definition_in
@@ -62,7 +63,8 @@ def show(call: Call) -> dict[str, Any]:
     number = _given(call)
     detail = instance_detail(call.session, number)
     made = shown(call, [detail.instance])[0]
-    made |= {"commandParam": detail.command_param, "globalParams": detail.global_params}
+    params = masked_parameters(detail.command_param, detail.global_params)
+    made |= {"commandParam": params["command_param"], "globalParams": params["global_params"]}
     if call.dialect.is_classic:
         return made | {"processInstanceJson": detail.process_instance_json}
     row = definition_in(
@@ -100,8 +102,9 @@ def show_variables(call: Call) -> dict[str, Any]:
     """Show the global parameters of a run, as they were worked out for it."""
     number = _given(call)
     detail = instance_detail(call.session, number)
+    params = masked_parameters(detail.command_param, detail.global_params)
     try:
-        found = json.loads(detail.global_params or "[]")
+        found = json.loads(params["global_params"] or "[]")
     except (ValueError, RecursionError):
         found = []
     return {"globalParams": found if isinstance(found, list) else [], "localParams": {}}

@@ -1,4 +1,7 @@
-"""Serves the table of routes: who asks, the parameters, and the envelope around what comes back."""
+"""Serves the table of routes: who asks, the parameters, and the envelope around what comes back.
+
+Every answer passes `common.masking` here, so that no route can show a secret.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ from common.errors import (
     NotFoundError,
     SchedulerError,
 )
+from common.masking import mask_value
 from common.model.rights import DATABASE, Principal
 from common.store.connect import Engine, is_transient
 from common.store.people.rights import Thing
@@ -186,8 +190,8 @@ def _serve(each: Served, request: Request, body: bytes) -> Response:
     except (UnauthenticatedError, TooManyError) as error:
         return _without_body(error)
     except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
-        return JSONResponse(_refused(error, each, request))
-    return found if isinstance(found, Response) else JSONResponse(answer(found))
+        return JSONResponse(mask_value(_refused(error, each, request)))
+    return found if isinstance(found, Response) else JSONResponse(answer(mask_value(found)))
 
 
 def _serve_unknown(request: Request) -> Response:

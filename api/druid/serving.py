@@ -31,6 +31,7 @@ from common.errors import (
     SchedulerError,
     ServiceUnreachableError,
 )
+from common.masking import mask_value
 from common.store.connect import is_transient
 from operations.errors import ForbiddenError, UsageError
 from operations.explaining import has_master
@@ -101,7 +102,7 @@ def _answer(document: Any, status: int) -> Response:
         case str():
             return Response(document, status_code=status, media_type="text/plain")
         case _:
-            return JSONResponse(document, status_code=status)
+            return JSONResponse(mask_value(document), status_code=status)
 
 
 def _session(request: Request) -> Session:

@@ -31,6 +31,7 @@ from common.params.properties import (
     Property,
     parse_properties,
     properties_json,
+    secret_values,
 )
 from common.params.references import references_in, replace_references
 from common.params.scope import (
@@ -58,6 +59,7 @@ __all__ = [
     "parse_moment",
     "parse_properties",
     "properties_json",
+    "secret_values",
     "references_in",
     "replace_placeholders",
     "replace_references",

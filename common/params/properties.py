@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
+from common.masking import is_open, is_secret
 from common.params.errors import ParameterError, shown
 
 
@@ -39,12 +40,17 @@ class DataType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """A parameter as declared: `prop` is its name, as in the stored JSON."""
+    """A parameter as declared: `prop` is its name, as in the stored JSON.
+
+    `secret` marks a value that is never shown, whatever its name is: an author says so, or a
+    worker for an output that holds a secret.
+    """
 
     prop: str
     direct: Direct = Direct.IN
     type: DataType = DataType.VARCHAR
     value: str = ""
+    secret: bool = False
 
 
 def parse_properties(document: object) -> tuple[Property, ...]:
@@ -69,6 +75,7 @@ def properties_json(properties: Iterable[Property]) -> str:
             "direct": each.direct.name,
             "type": each.type.name,
             "value": each.value,
+            **({"secret": True} if each.secret else {}),
         }
         for each in properties
     ]
@@ -112,7 +119,23 @@ def _property(item: object, place: str) -> Property:
         direct=_member(Direct, item.get("direct"), place, "direct", Direct.IN),
         type=_member(DataType, item.get("type"), place, "type", DataType.VARCHAR),
         value=_value(item.get("value"), place),
+        secret=item.get("secret") is True,
     )
+
+
+def secret_values(
+    properties: Iterable[Property], parameters: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return the values of properties that are marked as secret or have a secret name.
+
+    `parameters` are all effective values: a property stands for the value of its name there.
+    """
+    found: dict[str, None] = {}
+    for each in properties:
+        value = each.value if parameters is None else parameters.get(each.prop, each.value)
+        if value and (each.secret or is_secret(each.prop)) and not is_open(value):
+            found[value] = None
+    return tuple(found)
 
 
 _Member = TypeVar("_Member", bound=IntEnum)

@@ -8,6 +8,7 @@ the tasks above, and then the parent's globals, fill in what it does not have (c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ from common.params import (
     parse_properties,
     properties_json,
     resolve_global_params,
+    secret_values,
     system_parameters,
 )
 from master.logic.node_json import local_parameters
@@ -67,13 +69,28 @@ def resolved_global_params(
         )
     )
     if parent is not None:
+        result = _marked(result, parent)
         known = {each.prop for each in result}
         for each in (*parse_properties(parent.input_pool), *parse_properties(parent.global_params)):
             if each.prop not in known:
                 known.add(each.prop)
                 # What goes up is the child's own to say.
-                result.append(Property(prop=each.prop, type=each.type, value=each.value))
+                result.append(
+                    Property(prop=each.prop, type=each.type, value=each.value, secret=each.secret)
+                )
     return properties_json(result)
+
+
+def _marked(properties: Sequence[Property], parent: ParentSnapshot) -> list[Property]:
+    """Mark the parameters that hold a value which is secret in the parent."""
+    local = parse_properties(local_parameters(parent.task_json))
+    secrets = secret_values(
+        (*parse_properties(parent.global_params), *parse_properties(parent.input_pool), *local)
+    )
+    return [
+        replace(each, secret=True) if any(one in each.value for one in secrets) else each
+        for each in properties
+    ]
 
 
 def is_complement(history: Sequence[str]) -> bool:

@@ -62,7 +62,7 @@ def decide_branch(run: ProcessRun, name: str) -> DecideTask:
         branch=branch,
         reason=reason,
         failure=failure,
-        input_pool=properties_of(input_values),
+        input_pool=None if too_much(variables) else properties_of(variables),
     )
 
 

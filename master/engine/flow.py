@@ -23,12 +23,12 @@ from common.model.decisions import (
 from common.model.definitions import TaskNode
 from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState
-from common.params import Direct, parse_properties
+from common.params import Direct, Property, parse_properties, properties_json
 from master.engine.branches import decide_branch
 from master.engine.parameters import needed_locks
 from master.engine.run import ProcessRun
 from master.engine.task_run import TaskPhase
-from master.engine.variables import merged, properties_of, too_much, values_of
+from master.engine.variables import merged, properties_of, too_much
 
 _NAMED_IN_REASON = 5
 _BRANCHING = (Conditions, Switch)
@@ -96,7 +96,7 @@ def submission(
         locks=needed_locks(run, name) if node.locks else (),
         worker_need=node.worker_need,
         timeout=node.timeout,
-        input_pool=properties_of(values_of(run.input_variables(name))),
+        input_pool=properties_of(run.input_variables(name)),
         child_definition=_child_definition(node),
         memory_factor=node.retry_policy.next_memory_factor(task.memory_factor, task.failure),
     )
@@ -193,11 +193,13 @@ def _handed_up(run: ProcessRun) -> str | None:
     if not declared:
         return None
     known = merged(run.task(name).variables for name in run.whole.names)
-    return properties_of(
-        {
-            each.prop: known[each.prop].value if each.prop in known else each.value
-            for each in declared
-        }
+    return properties_json(
+        Property(
+            prop=each.prop,
+            value=known[each.prop].value if each.prop in known else each.value,
+            secret=each.secret or (each.prop in known and known[each.prop].secret),
+        )
+        for each in {each.prop: each for each in declared}.values()
     )
 
 

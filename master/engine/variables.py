@@ -24,6 +24,7 @@ class Variable:
     at: datetime
     place: int
     value: str
+    secret: bool = False
 
 
 Variables: TypeAlias = Mapping[str, Variable]
@@ -42,7 +43,7 @@ def put_out(var_pool: str | None, *, at: datetime | None, place: int) -> Variabl
     if not isinstance(properties, list):
         return NOTHING
     return {
-        each["prop"]: Variable(at, place, _text(each.get("value")))
+        each["prop"]: Variable(at, place, _text(each.get("value")), each.get("secret") is True)
         for each in properties
         if isinstance(each, dict) and isinstance(each.get("prop"), str)
     }
@@ -93,8 +94,11 @@ def values_of(variables: Variables) -> dict[str, str]:
     return {name: variables[name].value for name in sorted(variables)}
 
 
-def properties_of(values: Mapping[str, str]) -> str | None:
-    """Return the values as rows have them: a JSON list of properties; None for nothing."""
-    if not values:
+def properties_of(variables: Variables) -> str | None:
+    """Return variables as rows have them: a JSON list of properties; None for nothing."""
+    if not variables:
         return None
-    return properties_json(Property(prop=name, value=value) for name, value in values.items())
+    return properties_json(
+        Property(prop=name, value=variables[name].value, secret=variables[name].secret)
+        for name in sorted(variables)
+    )

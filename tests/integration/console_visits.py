@@ -8,8 +8,10 @@ from argon2 import PasswordHasher
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
+from api.console.table import Page
 from api.cookies import COOKIE
 from common.model.states import ProcessState, TaskState
+from operations.log_ins import csrf_token
 from operations.session import Session
 from operations.users import create_user, grant
 from tests.builders import a_definition_json
@@ -18,6 +20,39 @@ from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 PASSWORD = "correct horse battery"
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 """Hashes that take no time: the parameters stand in each."""
+
+
+FORMS = {
+    "/runs/{id}/execute": {"task": "a"},
+    "/schedules/simulate": {"slots": "4", "days": "1"},
+    "/users": {"name": "made"},
+    "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
+    "/definitions/{id}/restore": {"version": "1", "tag": "*"},
+    **{
+        f"/{things}/{{id}}/{word}": {"number": str(number), "reason": "r"}
+        for things, number in (("definitions", 1001), ("projects", 1002))
+        for word in ("approve", "reject", "withdraw")
+    },
+    **{
+        f"/{things}/{{id}}/{word}": {"tag": "*"}
+        for things in ("definitions", "projects")
+        for word in ("edit", "propose", "publish")
+    },
+    "/projects/{id}/review": {"review": "off"},
+    "/topologies/{name}/rebalance": {"cores": "3"},
+    "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
+    "/schedules/new": {"cron": "0 0 3 * * ?"},
+    "/schedules/new/check": {"cron": "0 0 3 * * ?"},
+    "/pools/new": {"name": "made", "size": "1"},
+    "/pools/{id}/resize": {"size": "3", "tag": "*"},
+    "/pools/{id}/remove": {"tag": "*"},
+    "/streams/{name}/reset": {"partitions": "all"},
+    "/streams/{name}/reset/check": {"partitions": "all"},
+    "/streams/{name}/handoff": {"group.0": "on"},
+    "/schedules/{id}/edit": {"tag": "*", "cron": "0 0 5 * * ?"},
+    "/schedules/{id}/delete": {"tag": "*"},
+}
+"""The fields that forms send beside their proof."""
 
 
 def session_of(client: TestClient, owner: Session, name: str, role: str | None) -> str:
@@ -34,6 +69,18 @@ def session_of(client: TestClient, owner: Session, name: str, role: str | None) 
 
 def get(client: TestClient, place: str, session: str) -> Any:
     return client.get(place, headers={"Cookie": f"{COOKIE}={session}"})
+
+
+def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
+    headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
+    form = {"csrf_token": csrf_token(session or ""), **FORMS.get(page.path, {})}
+    if page.path.startswith("/schedules/new"):
+        form["definition"] = str(number)
+    queries = {"/find": "?q=rs", "/schedules/new": f"?definition={number}"}
+    place = page.path.format(id=number, name=number) + queries.get(page.path, "")
+    return client.request(
+        page.method, place, headers=headers, data=form if page.method == "POST" else None
+    )
 
 
 def a_run(db: Engine, name: str, state: ProcessState = ProcessState.FAILURE) -> int:

@@ -15,9 +15,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select, update
 
+from api.dolphinscheduler.serving import Served
 from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
+from common.store.people.rights import Thing
 from operations.session import Session
 from operations.tokens import create_token
 from operations.users import create_user, grant
@@ -32,6 +34,8 @@ DAILY = {
     "crontab": "0 0 3 * * ? *",
     "timezoneId": "UTC",
 }
+ENVIRONMENT = 2**40
+"""The code of an environment."""
 CODES = (9_000_000_000_001, 9_000_000_000_002)
 
 
@@ -199,3 +203,28 @@ def later_tasks() -> dict[str, str]:
             [{"prop": "day", "direct": "IN", "type": "VARCHAR", "value": ""}]
         ),
     }
+
+
+def parameters_of(each: Served, world: dict[Thing, int]) -> dict[str, Any]:
+    """Return parameters that name the objects of a world, for any route."""
+    run, number = world[Thing.INSTANCE], world[Thing.DEFINITION]
+    named: dict[str, Any] = {
+        "processDefinitionId": number, "processId": number, "processDefinitionIds": number,
+        "processInstanceId": run, "processInstanceIds": run, "projectId": world[Thing.PROJECT],
+        "id": world[Thing.SCHEDULE], "scheduleId": world[Thing.SCHEDULE],
+        "taskInstId": world[Thing.TASK],
+    } if each.dialect.is_classic else {
+        "processDefinitionCode": number, "processDefinitionCodes": number, "codes": number,
+        "workflowDefinitionCode": number, "workflowDefinitionCodes": number,
+        "processInstanceId": run, "processInstanceIds": run,
+        "workflowInstanceId": run, "workflowInstanceIds": run,
+    }  # fmt: skip
+    if each.dialect.is_classic and each.path.endswith("process/update"):
+        named["id"] = number
+    return {
+        **named, "taskInstanceId": world[Thing.TASK], "taskId": world[Thing.TASK], "subId": run,
+        "triggerCode": world[Thing.COMMAND], "schedule": json.dumps(DAILY), "genNum": 1,
+        "environmentCode": ENVIRONMENT, "config": "export A=1", "environmentName": "made",
+        "executeType": "REPEAT_RUNNING", "releaseState": "OFFLINE", "name": "made",
+        "processDefinitionJson": classic_json(), **later_tasks(), "projectName": "made",
+    }  # fmt: skip

@@ -34,53 +34,10 @@ from operations.users import create_user
 from tests.builders import a_definition_json
 from tests.integration.api_worlds import World, a_schedule, worlds
 from tests.integration.cli_rows import a_definition, an_instance
-from tests.integration.console_visits import PASSWORD, a_run, get, session_of
+from tests.integration.console_visits import PASSWORD, a_run, asked, get, session_of
 
-FORMS = {
-    "/runs/{id}/execute": {"task": "a"},
-    "/schedules/simulate": {"slots": "4", "days": "1"},
-    "/users": {"name": "made"},
-    "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
-    "/definitions/{id}/restore": {"version": "1", "tag": "*"},
-    **{
-        f"/{things}/{{id}}/{word}": {"number": str(number), "reason": "r"}
-        for things, number in (("definitions", 1001), ("projects", 1002))
-        for word in ("approve", "reject", "withdraw")
-    },
-    **{
-        f"/{things}/{{id}}/{word}": {"tag": "*"}
-        for things in ("definitions", "projects")
-        for word in ("edit", "propose", "publish")
-    },
-    "/projects/{id}/review": {"review": "off"},
-    "/topologies/{name}/rebalance": {"cores": "3"},
-    "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
-    "/schedules/new": {"cron": "0 0 3 * * ?"},
-    "/schedules/new/check": {"cron": "0 0 3 * * ?"},
-    "/pools/new": {"name": "made", "size": "1"},
-    "/pools/{id}/resize": {"size": "3", "tag": "*"},
-    "/pools/{id}/remove": {"tag": "*"},
-    "/streams/{name}/reset": {"partitions": "all"},
-    "/streams/{name}/reset/check": {"partitions": "all"},
-    "/streams/{name}/handoff": {"group.0": "on"},
-    "/schedules/{id}/edit": {"tag": "*", "cron": "0 0 5 * * ?"},
-    "/schedules/{id}/delete": {"tag": "*"},
-}
-"""The fields that forms send beside their proof."""
 pytestmark = pytest.mark.usefixtures("at_console")
 HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 7 }}"
-
-
-def asked(client: TestClient, page: Page, number: int, session: str | None) -> Any:
-    headers = {} if session is None else {"Cookie": f"{COOKIE}={session}"}
-    form = {"csrf_token": csrf_token(session or ""), **FORMS.get(page.path, {})}
-    if page.path.startswith("/schedules/new"):
-        form["definition"] = str(number)
-    queries = {"/find": "?q=rs", "/schedules/new": f"?definition={number}"}
-    place = page.path.format(id=number, name=number) + queries.get(page.path, "")
-    return client.request(
-        page.method, place, headers=headers, data=form if page.method == "POST" else None
-    )
 
 
 def test_every_page_answers_every_role_as_its_policy_says(

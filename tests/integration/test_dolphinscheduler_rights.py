@@ -27,13 +27,14 @@ from tests.integration.api_worlds import a_world
 from tests.integration.cli_rows import a_definition, an_attempt
 from tests.integration.dolphinscheduler_stage import (
     BASE,
-    DAILY,
+    ENVIRONMENT,
     PASSWORD,
     Stage,
     a_stage,
     classic_file,
     classic_json,
     later_tasks,
+    parameters_of,
 )
 from tests.integration.rights_mistakes import BY_DOLPHINSCHEDULER, Plants
 
@@ -46,7 +47,9 @@ def app() -> FastAPI:
 
 
 @pytest.fixture
-def stage(app: FastAPI, db: Engine, tmp_path: Path) -> Stage:
+def stage(app: FastAPI, db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    # No master takes the runs that are started here.
+    monkeypatch.setattr("api.dolphinscheduler.runs.LONGEST_SECONDS", 0.0)
     return a_stage(app, db, tmp_path)
 
 
@@ -62,33 +65,7 @@ def some_worlds(db: Engine, foreign: int, suffix: str) -> dict[bool, dict[Thing,
     }
 
 
-def parameters_of(each: Served, world: dict[Thing, int]) -> dict[str, Any]:
-    """Return parameters that name the objects of a world, for any route."""
-    run, number = world[Thing.INSTANCE], world[Thing.DEFINITION]
-    named: dict[str, Any] = {
-        "processDefinitionId": number, "processId": number, "processDefinitionIds": number,
-        "processInstanceId": run, "processInstanceIds": run, "projectId": world[Thing.PROJECT],
-        "id": world[Thing.SCHEDULE], "scheduleId": world[Thing.SCHEDULE],
-        "taskInstId": world[Thing.TASK],
-    } if each.dialect.is_classic else {
-        "processDefinitionCode": number, "processDefinitionCodes": number, "codes": number,
-        "workflowDefinitionCode": number, "workflowDefinitionCodes": number,
-        "processInstanceId": run, "processInstanceIds": run,
-        "workflowInstanceId": run, "workflowInstanceIds": run,
-    }  # fmt: skip
-    if each.dialect.is_classic and each.path.endswith("process/update"):
-        named["id"] = number
-    return {
-        **named, "taskInstanceId": world[Thing.TASK], "taskId": world[Thing.TASK], "subId": run,
-        "triggerCode": world[Thing.COMMAND], "schedule": json.dumps(DAILY), "genNum": 1,
-        "environmentCode": ENVIRONMENT, "config": "export A=1", "environmentName": "made",
-        "executeType": "REPEAT_RUNNING", "releaseState": "OFFLINE", "name": "made",
-        "processDefinitionJson": classic_json(), **later_tasks(), "projectName": "made",
-    }  # fmt: skip
-
-
 FORBIDDEN = 30001
-ENVIRONMENT = 2**40
 
 
 def expected(each: Served, role: str, *, own: bool) -> str:

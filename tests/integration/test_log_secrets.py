@@ -57,11 +57,22 @@ def test_the_password_of_a_data_source_is_masked(host: Host) -> None:
 def test_outputs_are_read_before_they_are_masked(host: Host) -> None:
     script = "echo '${setValue(copy=${db_pwd})}'; echo '#{setValue(new_token=abcdefgh)}'"
     end = host.run(host.task(1, script, local=OUTPUTS))
-    values = {each["prop"]: each["value"] for each in json.loads(end.var_pool or "[]")}
+    pool = json.loads(end.var_pool or "[]")
+    # The copy is marked, so that nothing shows it under its harmless name.
+    assert [each["prop"] for each in pool if each.get("secret")] == ["copy"]
+    values = {each["prop"]: each["value"] for each in pool}
     assert values == {"copy": SECRET, "new_token": "abcdefgh"}
     assert "hunter2" not in host.log(1)
     assert "abcdefgh" not in host.log(1)
     assert "setValue(new_token=********)" in host.log(1)
+
+
+def test_a_task_that_gets_a_copied_secret_does_not_show_it(host: Host) -> None:
+    copied = [{"prop": "copy", "direct": "IN", "type": "VARCHAR", "value": SECRET, "secret": True}]
+    host.run(host.task(1, "echo ${copy}", input_pool=json.dumps(copied)))
+    assert "hunter2" not in host.log(1)
+    assert "copy=******" in host.log(1)
+    assert "\n************\n" in host.log(1)
 
 
 def test_a_huge_log_with_secrets_everywhere_is_cut_and_masked(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_a_value_is_text_whatever_it_was_written_as(value: str, read: str) -> No
 
 
 def test_a_value_that_has_no_utf8_form_can_still_be_stored() -> None:
-    text = properties_of({"x": "\ud800"})
+    text = properties_of({"x": Variable(NOON, 0, "\ud800")})
     assert text is not None
     assert text.encode()
     assert json.loads(text)[0]["value"] == "\ud800"

@@ -219,7 +219,9 @@ class Adoption:
             if record.outputs is not None and result.state is TaskState.SUCCESS:
                 if cut is not None and record.outputs.log_from is not None:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
-                reader = OutputReader(record.outputs, output)
+                reader = OutputReader(
+                    record.outputs, output, secrets=secrets_left_in(record.execute_path)
+                )
                 read_outputs(reader, result, reader.read_all)
                 spans = reader.secret_spans
                 if result.state is TaskState.SUCCESS and (taken := reader.summary()):

@@ -367,7 +367,11 @@ class Ending:
                 attempt.note(CUT_PUTS_OUT_NOTHING)
             attempt.act_at = None
             attempt.result = result
-            attempt.reading = OutputReader(attempt.outputs, attempt.log)
+            attempt.reading = OutputReader(
+                attempt.outputs,
+                attempt.log,
+                secrets=() if attempt.log_mask is None else attempt.log_mask.secrets,
+            )
             self._reading[attempt.id] = attempt
         else:
             if attempt.log_mask is not None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from common.errors import SchedulerError
-from common.masking import is_secret
+from common.masking import SHORTEST_MASKED, is_secret, spellings
 from common.params import DataType, Property, properties_json
 from worker.workspace import is_own_file
 
@@ -51,11 +51,14 @@ class Declared:
     types: Mapping[str, DataType]
     file: str
     log_from: int | None
+    marked: frozenset[str] = frozenset()
+    """The names whose values are secret because the author says so."""
 
     def to_json(self) -> dict[str, object]:
         """As it stands in the attempt's record."""
         types = {name: each.name for name, each in self.types.items()}
-        return {"types": types, "file": self.file, "log_from": self.log_from}
+        marked = {"marked": sorted(self.marked)} if self.marked else {}
+        return {"types": types, "file": self.file, "log_from": self.log_from, **marked}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Declared:
@@ -65,17 +68,20 @@ class Declared:
             types={str(name): DataType[each] for name, each in document["types"].items()},
             file=str(document["file"]),
             log_from=None if log_from is None else int(log_from),
+            marked=frozenset(map(str, document.get("marked", ()))),
         )
 
 
 class OutputReader:
     """Reads one attempt's outputs, step by step; whoever steps it owns the log's descriptor.
 
-    Of the log it reads what is there when it is made.
+    Of the log it reads what is there when it is made. An output that holds one of `secrets` is
+    marked, so that it is masked wherever it is shown and in the logs of tasks that get it.
     """
 
-    def __init__(self, declared: Declared, log: int) -> None:
+    def __init__(self, declared: Declared, log: int, *, secrets: Iterable[str] = ()) -> None:
         self._declared = declared
+        self._secrets = spellings(each for each in secrets if len(each) >= SHORTEST_MASKED)
         self._log = log
         self._position = declared.log_from or 0
         # A process that got away could write for ever.
@@ -110,9 +116,17 @@ class OutputReader:
         if not self._kept:
             return None
         return properties_json(
-            Property(prop=name, type=self._declared.types[name], value=value)
+            Property(
+                prop=name,
+                type=self._declared.types[name],
+                value=value,
+                secret=name in self._declared.marked or self._holds_secret(value),
+            )
             for name, value in sorted(self._kept.items())
         )
+
+    def _holds_secret(self, value: str) -> bool:
+        return any(each in value for each in self._secrets)
 
     def summary(self) -> str | None:
         """Return the line for the log: names only, since a value may be a secret."""
@@ -181,7 +195,8 @@ class OutputReader:
     def _take_printed(self, text: bytes, position: int) -> None:
         name, equals, value = text.decode("utf-8", "replace").partition("=")
         if equals and name.strip():
-            if is_secret(name.strip()) and len(self._secret_spans) < _MOST_SECRET_SPANS:
+            is_hidden = is_secret(name.strip()) or name.strip() in self._declared.marked
+            if is_hidden and len(self._secret_spans) < _MOST_SECRET_SPANS:
                 begin = position + text.index(b"=") + 1
                 self._secret_spans[begin, position + len(text)] = None
             self._put(name.strip(), value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastapi import Response
@@ -21,6 +21,7 @@ from api.console.table import Visit, order, page, unknown
 from api.policy import Policy
 from common.clock import SystemClock
 from common.errors import NotFoundError
+from common.masking import MASK, is_secret
 from common.model.complement_states import Reprocess, RunOrder
 from common.model.rights import Action
 from common.model.states import FailureStrategy, Priority, TaskDependType
@@ -30,7 +31,7 @@ from operations.complement_plans import ComplementPlan
 from operations.complementing import ComplementOptions
 from operations.environments import list_environments
 from operations.errors import UsageError
-from operations.run_plans import RunPlan, plan_run
+from operations.run_plans import RunPlan, plan_run, shown_params
 from operations.runs import begin_run
 from operations.start_params import params_of
 from operations.worker_groups import group_names
@@ -126,9 +127,10 @@ def check(visit: Visit) -> Response:
         "begin_check.html",
         zone=visit.session.zone,
         visit=visit,
-        keeps=True,
+        # A secret that was typed goes with the form, so that no copy of the page may be kept.
+        keeps=not any(map(is_secret, asked.params)),
         definition=plan.definition,
-        plan=plan,
+        plan=replace(plan, params=shown_params(plan.params)),
         tasks=plan.tasks[:_SHOWN_TASKS],
         asked=asked,
         complements=plans,
@@ -168,7 +170,7 @@ def begin(visit: Visit) -> Response:
 def _form(
     visit: Visit, plan: RunPlan, given: Mapping[str, str], *, mistake: str | None = None
 ) -> Response:
-    values = {each.prop: each.value for each in plan.params}
+    values = {each.prop: each.value for each in shown_params(plan.params)}
     return rendered(
         "begin.html",
         zone=visit.session.zone,
@@ -177,8 +179,11 @@ def _form(
         definition=plan.definition,
         held=plan.held,
         mistake=mistake,
-        fields=[_field(each, values[each.prop]) for each in plan.declared],
-        given=given,
+        fields=[_field(each, values[each.prop]) for each in shown_params(plan.declared)],
+        given={
+            name: "" if name.startswith(_PARAM) and is_secret(name) else value
+            for name, value in given.items()
+        },
         groups=group_names(visit.session),
         environments=[each.view.name for each in list_environments(visit.session)],
         priorities=[each.name for each in Priority],
@@ -190,11 +195,17 @@ def _field(declared: Property, resolved: str) -> Field:
         name=declared.prop,
         key=f"{_PARAM}{declared.prop}",
         type=declared.type.name,
-        kind="boolean" if declared.type is DataType.BOOLEAN else _KINDS.get(declared.type, "text"),
+        kind=_kind(declared),
         step="any" if declared.type in (DataType.FLOAT, DataType.DOUBLE) else "1",
         default=declared.value,
         resolved=resolved,
     )
+
+
+def _kind(declared: Property) -> str:
+    if declared.secret or is_secret(declared.prop):
+        return "password"
+    return "boolean" if declared.type is DataType.BOOLEAN else _KINDS.get(declared.type, "text")
 
 
 def _asked(visit: Visit, declared: Sequence[Property]) -> Asked:
@@ -310,7 +321,7 @@ def _command(plan: RunPlan, asked: Asked) -> str:
     if mode != "post":
         words += ["--depend", mode] if is_run else [f"--{mode}"]
     for name, value in asked.params.items():
-        words += ["--param", f"{name}={value}"]
+        words += ["--param", f"{name}={MASK if is_secret(name) else value}"]
     return shlex.join(words)
 
 

@@ -26,6 +26,13 @@ from urllib.parse import urlsplit
 from common.destinations import CLOUD_KEYS, Destinations, destinations, is_host_name
 
 SERVERS: Final = "bootstrap.servers"
+ROUTE: Final = frozenset(
+    {
+        *(SERVERS, "security.protocol", "sasl.mechanism", "sasl.mechanisms", "isolation.level"),
+        *("client.id", "client.rack", "max.poll.records"),
+    }
+)
+"""Properties on which it depends who receives a secret, and how."""
 _LONGEST: Final = 4096
 _LONGEST_PEM: Final = 65_536
 _MOST_SERVERS: Final = 100

@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from common.masking import mask_json, shown_reason
 from common.store.tables import alert, alertgroup
 
 _ALERTS: Final = (
@@ -90,10 +91,10 @@ def alerts(
             id=row.id,
             title=row.title,
             show_type=row.show_type,
-            content=row.content,
+            content=None if row.content is None else mask_json(row.content),
             alert_type=row.alert_type,
             status=row.alert_status,
-            log=row.log,
+            log=shown_reason(row.log),
             group_id=row.alertgroup_id,
             group_name=row.group_name,
             receivers=row.receivers,

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from common.masking import shown_reason
 from common.model.rights import Principal
 from common.store.people.rights import seen_projects
 from common.store.tables import process_instance, stream_task, supervisor_runtime, task_instance
@@ -99,7 +100,7 @@ def _info(row: AnyRow) -> StreamTaskInfo:
         base_sequence=row.base_sequence,
         assignment=row.assignment,
         closed=row.closed,
-        ending_reason=row.ending_reason,
+        ending_reason=shown_reason(row.ending_reason),
         create_time=row.create_time,
         process_instance_id=row.run_id,
         task_instance_id=row.attempt,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, delete, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from common.masking import shown_reason
 from common.model.rights import Principal
 from common.model.streams.requests import RequestKind
 from common.store.people.project_column import project_name
@@ -253,7 +254,7 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
             orders=row.orders,
             status=row.status if row.task_instance_id == row.attempt else None,
             status_time=row.status_time,
-            ending_reason=row.ending_reason,
+            ending_reason=shown_reason(row.ending_reason),
             process_instance_id=row.run_id,
             task_instance_id=row.attempt,
             state=row.state,

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from common.masking import shown_reason
 from common.model.commands import CommandType
 from common.model.rights import Principal
 from common.model.states import LIVE_PROCESS_STATES, TaskState
@@ -362,7 +363,7 @@ def _view(row: AnyRow) -> TopologyView:
         else TopologyRun(
             id=row.run_id,
             state=row.run_state,
-            reason=row.run_reason,
+            reason=shown_reason(row.run_reason),
             start_time=row.run_start,
             end_time=row.run_end,
         ),
@@ -373,7 +374,7 @@ def _view(row: AnyRow) -> TopologyView:
             number=row.attempt_number,
             state=row.attempt_state,
             host=row.attempt_host,
-            reason=row.attempt_reason,
+            reason=shown_reason(row.attempt_reason),
             submit_time=row.attempt_submit,
             start_time=row.attempt_start,
             end_time=row.attempt_end,
