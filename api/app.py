@@ -8,6 +8,8 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Any, Final
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Depends, FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -114,6 +116,7 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "redoc_url": None,
     "redirect_slashes": False,
 }
+_HEALTH_THREADS: Final = 4
 _OF_READING: Final = ("invalid", "unavailable", "internal")
 
 
@@ -235,7 +238,10 @@ def _document(version: str, policies: Mapping[str, Policy]) -> dict[str, Any]:
             "type": "apiKey",
             "in": "cookie",
             "name": COOKIE,
-            "description": f"For pages: a change needs the header {CSRF_HEADER} too.",
+            "description": (
+                f"For pages: a change needs the header {CSRF_HEADER} too. With https the name"
+                f" is __Host-{COOKIE}."
+            ),
         },
     }
     return document
@@ -339,18 +345,22 @@ _BASE_ROUTES: Final = (
 def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
     """Add the routes that ask for no token: health, and what describes the others."""
 
-    def livez() -> Response:
+    # The loop or separate threads answer these, so that busy threads of requests don't delay them.
+    limiter = CapacityLimiter(_HEALTH_THREADS)
+    describing = CapacityLimiter(1)
+
+    async def livez() -> Response:
         return JSONResponse({"status": "ok"})
 
-    def readyz() -> Response:
-        found = problems()
+    async def readyz() -> Response:
+        found = await run_sync(problems, limiter=limiter)
         if not found:
             return JSONResponse({"status": "ok"})
         reasons = [{"part": each.part, "why": each.why} for each in found]
         return JSONResponse({"status": "not ready", "problems": reasons}, status_code=503)
 
-    def metrics() -> Response:
-        body, media_type = metrics_page()
+    async def metrics() -> Response:
+        body, media_type = await run_sync(metrics_page, limiter=limiter)
         return Response(body, media_type=media_type)
 
     def show_problem(kind: str) -> Response:
@@ -359,8 +369,12 @@ def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
             raise NotFoundError(f"there is no kind of problem {kind!r:.50}")
         return PlainTextResponse(f"{known.status} {known.title}\n\n{known.text}\n")
 
-    def show_openapi() -> Response:
-        return JSONResponse(openapi(app))
+    text = cache(lambda: JSONResponse(openapi(app)).body)
+
+    async def show_openapi() -> Response:
+        # One at a time: the first builds it, which takes a second, and the others wait for it.
+        body = await run_sync(text, limiter=describing)
+        return Response(body, media_type="application/json")
 
     served: tuple[Callable[..., Any], ...] = (
         *(livez, readyz, metrics),

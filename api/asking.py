@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Depends, Header, Request
 
@@ -84,9 +84,12 @@ def _project_id(chosen: str) -> int:
     return number
 
 
-async def session_of(request: Request) -> Session:
-    """Return the session of the request, which is nobody's yet: `api.handling` has it told."""
-    session = request.scope["state"]["session"] = AskedSession(request)
+async def session_of(request: Request) -> AskedSession:
+    """Return the session of the request; `api.handling` sets its user."""
+    state: dict[str, Any] = request.scope["state"]
+    session: AskedSession | None = state.get("session")
+    if session is None:
+        session = state["session"] = AskedSession(request)
     return session
 
 
@@ -127,12 +130,7 @@ def _principal_of(request: Request, engine: Engine, *, may_be_known: bool) -> Pr
 
 def check_origin(request: Request) -> None:
     """Refuse what a page of another origin makes a browser send, along with its cookie."""
-    site = request.headers.get("sec-fetch-site", "none")
-    origin = request.headers.get("origin")
-    if site not in ("none", "same-origin") or (
-        origin is not None
-        and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
-    ):
+    if cookies.is_foreign(request):
         raise UnauthenticatedError("the request comes from a page of another origin")
 
 

@@ -15,22 +15,38 @@ from operations.errors import ForbiddenError
 from operations.log_ins import is_csrf_token
 
 COOKIE: Final = "orcaflow_session"
+_ENCRYPTED_COOKIE: Final = f"__Host-{COOKIE}"
 CSRF_HEADER: Final = "X-CSRF-Token"
 _READING: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
+def is_encrypted(request: Request) -> bool:
+    """Return whether the client has used https, with this server or with a trusted proxy."""
+    return bool(request.scope.get("scheme") == "https")
+
+
+def name_of(request: Request) -> str:
+    """Return the name of the cookie, by which a browser knows that no other host may set it.
+
+    Browsers refuse a name with this prefix without https, which loopback and tunnels do without.
+    """
+    return _ENCRYPTED_COOKIE if is_encrypted(request) else COOKIE
+
+
 def session_text(request: Request) -> str | None:
-    return request.cookies.get(COOKIE)
+    return request.cookies.get(name_of(request))
 
 
-def give(response: Response, text: str) -> None:
+def give(request: Request, response: Response, text: str) -> None:
     """Set the cookie; a new one at each log-in, whatever the browser had."""
-    response.set_cookie(COOKIE, text, path="/", httponly=True, samesite="lax", secure=True)
+    name = name_of(request)
+    response.set_cookie(name, text, path="/", httponly=True, samesite="lax", secure=True)
 
 
-def take_away(response: Response) -> None:
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax", secure=True)
+def take_away(request: Request, response: Response) -> None:
+    name = name_of(request)
+    response.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=True)
 
 
 def check_change(request: Request, text: str) -> None:
@@ -44,14 +60,19 @@ def check_change(request: Request, text: str) -> None:
         )
 
 
-def check_origin(request: Request) -> None:
-    """Refuse a request of which the browser says that another origin's page sends it."""
+def is_foreign(request: Request) -> bool:
+    """Return whether the browser says that a page of another origin sends the request."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    if (site is not None and site not in _OWN_SITES) or (
+    return (site is not None and site not in _OWN_SITES) or (
         origin is not None
         and not request.app.state.reach.is_own_origin(origin, request.headers.get("host"))
-    ):
+    )
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a request that the page of another origin sends."""
+    if is_foreign(request):
         raise ForbiddenError(
             "the request comes from a page of another origin, which orders nothing"
         )

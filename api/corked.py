@@ -35,6 +35,11 @@ class CorkedTransport:
         self._flush()
         self._transport.close()
 
+    def write_eof(self) -> None:
+        """Write what is held, and close for writing."""
+        self._flush()
+        self._transport.write_eof()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 

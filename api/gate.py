@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from fastapi import Request
 
-from api.problems import problem
+from api.problems import TooManyError, on_scheduler_error, problem
 from api.reach import NotThroughProxyError, Reach
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -30,6 +32,7 @@ class Gate:
 
     def __init__(self, app: Application) -> None:
         self._app = app
+        self._of_proxies: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of the server."""
@@ -54,16 +57,37 @@ class Gate:
         if fault is not None:
             await problem(Request(scope), *fault)(scope, receive, answer)
             return
-        await self._app(scope, _limited(receive), answer)
+        with self._counted(scope) as has_place:
+            if has_place:
+                await self._app(scope, _limited(receive), answer)
+            else:
+                refused = TooManyError("your address has too many open requests; try again later")
+                await on_scheduler_error(Request(scope), refused)(scope, receive, answer)
+
+    @contextmanager
+    def _counted(self, scope: Scope) -> Iterator[bool]:
+        """Count a request of a proxy's client, which has no connection to be counted; or refuse."""
+        client = scope.get("client")
+        if client is None or "proxied" not in scope["state"]:
+            yield True
+            return
+        most = scope["app"].state.config.api.connections_per_address
+        has_place = not most or self._of_proxies[client[0]] < most
+        self._of_proxies[client[0]] += has_place
+        try:
+            yield has_place
+        finally:
+            self._of_proxies[client[0]] -= has_place
+            if not self._of_proxies[client[0]]:
+                del self._of_proxies[client[0]]
 
 
 def _fault(scope: Scope) -> tuple[str, str] | None:
     """Return the reason to refuse a request; set the address that it comes from."""
     reach: Reach = scope["app"].state.reach
-    headers = dict(scope["headers"])
-    if not reach.is_own(headers.get(b"host", b"").decode("latin-1")):
+    if not reach.is_own(_lines(scope, b"host")):
         return "host", "the name in the Host header is none of this server's"
-    length = headers.get(b"content-length", b"0")
+    length = dict(scope["headers"]).get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > LARGEST_BODY:
         return "too-large", "the body has more than 10 MB"
     if reach.proxies is not None:
@@ -76,6 +100,9 @@ def _fault(scope: Scope) -> tuple[str, str] | None:
             )
         except NotThroughProxyError as error:
             return "forbidden", str(error)
+        if peer is not None and reach.is_proxy(peer[0]) and _lines(scope, b"x-forwarded-for"):
+            scope["scheme"] = "https"  # The proxy says so, or the request would be refused.
+            scope["state"]["proxied"] = True
         scope["client"] = None if client is None else (client, 0)
     return None
 

@@ -7,6 +7,7 @@ so all the same, and nothing of the mistakes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
@@ -16,16 +17,20 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
 from api.answers import writer
-from api.asking import AskedSession
+from api.asking import AskedSession, session_of
 from api.policy import Policy, Who
 from api.route import Route
+from common.strict_json import strict_json
 from operations.errors import UsageError
 
 _JSON: Final = "application/json"
+SMALL_BODY: Final = 16_384
+"""A body up to this size is read before it is known who sends it."""
 
 
 def handler(route: Route, policy: Policy) -> Callable[..., Any]:
@@ -68,7 +73,9 @@ class HandledRoute(APIRoute):
 
         async def served(request: Request) -> Response:
             try:
-                return await handle(request)
+                if _size_of(request) > SMALL_BODY:
+                    await self._admit(request)
+                return await handle(_StrictRequest(request.scope, request.receive))
             except (RequestValidationError, UsageError):
                 session = request.scope["state"].get("session")
                 if session is not None:
@@ -76,6 +83,31 @@ class HandledRoute(APIRoute):
                 raise
 
         return served
+
+    async def _admit(self, request: Request) -> None:
+        """Require a user before a large body is read; `UnauthenticatedError` without one."""
+        if not any(each.dependency is session_of for each in self.dependencies):
+            raise HTTPException(413)
+        session = await session_of(request)
+        await run_in_threadpool(session.tell)
+
+
+class _StrictRequest(Request):
+    """A request whose JSON is read as strictly as a file of definitions."""
+
+    async def json(self) -> Any:
+        """Read the body in a thread if it is large: the loop serves all others meanwhile."""
+        body = await self.body()
+        if len(body) > SMALL_BODY:
+            return await run_in_threadpool(strict_json, body)
+        return strict_json(body)
+
+
+def _size_of(request: Request) -> float:
+    """Return the length of the body as the head has it; infinite for a body in chunks."""
+    length = request.headers.get("content-length", "0")
+    is_chunked = "transfer-encoding" in request.headers
+    return math.inf if is_chunked or not length.isdecimal() else int(length)
 
 
 def keep_apart(routes: Iterable[object]) -> None:

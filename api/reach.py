@@ -8,6 +8,7 @@ asks is told by the connection, unless it is a trusted proxy's: then by what tha
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -21,6 +22,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _MOST_HOPS: Final = 50
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z_.-]+)(?::[0-9]{1,5})?")
 
 
 class NotThroughProxyError(Exception):
@@ -38,10 +40,18 @@ class Reach:
     """None believes no header."""
     tls: bool = False
 
-    def is_own(self, host: str) -> bool:
-        """Return whether a `Host` header names this server. The port is of no account: tunnels."""
-        host = host.lower()
-        return (host if host.endswith("]") else host.rpartition(":")[0] or host) in self.names
+    def is_own(self, hosts: Sequence[str]) -> bool:
+        """Return whether the `Host` headers of a request are one, which names this server.
+
+        Any port is right, because a tunnel has another one. Everything else is compared as it is:
+        an account, a zone or a trailing dot makes another name.
+        """
+        found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        return found is not None and found[1].lower() in self.names
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether an address is a trusted proxy's, whose connections are many clients'."""
+        return self.proxies is not None and _lies_in(address, self.proxies)
 
     def is_own_origin(self, origin: str, host: str | None) -> bool:
         """Return whether a page of this origin is ours, in a request with this `Host`."""

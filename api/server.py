@@ -15,6 +15,7 @@ if __name__ == "__main__":
 import argparse
 import asyncio
 import logging
+import resource
 import socket
 import sys
 import threading
@@ -25,11 +26,11 @@ from typing import Any
 
 import uvicorn
 from setproctitle import setproctitle
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.app import build
 from api.asking import REGISTRY
-from api.corked import CorkedTransport
+from api.connections import Connections, Limits, limited_protocol
+from api.door import Door
 from api.gateway import responder
 from api.lane import greenlets_of
 from api.live.looker import CHANNELS, LiveLoop
@@ -60,8 +61,8 @@ log = logging.getLogger(__name__)
 
 _CONNECT_PATIENCE = timedelta(seconds=3)
 _STOP_PATIENCE_SECONDS = 5
-_IDLE_CONNECTION_SECONDS = 15
-_MOST_CONNECTIONS = 512
+_OTHER_FILES = 200
+"""Files and sockets besides connections: of the database, of logs, and of libraries."""
 _UNREAD_SECONDS = 60
 
 
@@ -219,21 +220,48 @@ def _database_problem(made: Engine) -> str | None:
     return None
 
 
-class _Protocol(HttpToolsProtocol):
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+def limits_of(settings: ApiConfig) -> Limits:
+    """Return the limits of connections; raise the process's limit of open files to them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        wanted = soft
+    return Limits(
+        connections=max(wanted - _OTHER_FILES, 1), per_address=settings.connections_per_address
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn behind our own `Door`."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the door of each socket, which the base class would do without a limit."""
+        await self.lifespan.startup()
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            made: Any = config.http_protocol_class
+            return made(config=config, server_state=self.server_state, app_state={})  # type: ignore[no-any-return]
+
+        doors: Any = [Door(each, protocol, tls=config.ssl) for each in sockets or ()]
+        self.servers = doors
+        self.started = True
 
 
 class _HttpServer:
-    """uvicorn in a thread of its own; signals are the service's business."""
+    """uvicorn in a separate thread; the service handles signals."""
 
-    def __init__(self, app: Any, settings: ApiConfig) -> None:
-        """Takes the port at once, which makes it the daemon's."""
+    def __init__(self, app: Any, settings: ApiConfig, *, limits: Limits | None = None) -> None:
+        """Takes the port immediately, which makes it the daemon's."""
         self._socket = listen(settings.http_host, settings.port)
-        self._server = uvicorn.Server(
+        limits = limits or limits_of(settings)
+        connections = Connections(limits, is_exempt=reach_of(settings).is_proxy)
+        self._server = _Uvicorn(
             uvicorn.Config(
                 app,
-                http=_Protocol,
+                http=limited_protocol(connections),
                 ws="none",
                 loop="auto",
                 lifespan="off",
@@ -243,9 +271,8 @@ class _HttpServer:
                 proxy_headers=False,
                 ssl_certfile=settings.tls_cert_file or None,
                 ssl_keyfile=settings.tls_key_file or None,
-                timeout_keep_alive=_IDLE_CONNECTION_SECONDS,
+                timeout_keep_alive=int(limits.idle),
                 timeout_graceful_shutdown=_STOP_PATIENCE_SECONDS,
-                limit_concurrency=_MOST_CONNECTIONS,
             )
         )
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)

@@ -44,6 +44,7 @@ class Call:
     parameters: Mapping[str, str]
     address: str | None = None
     session_text: str | None = field(default=None, repr=False)
+    is_encrypted: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     @cached_property

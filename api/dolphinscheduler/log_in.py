@@ -24,8 +24,16 @@ def log_in(call: Call) -> JSONResponse:
         raise RefusedError(Status.WRONG_PASSWORD)
     data = {SESSION: text, "securityConfigType": "PASSWORD"}
     made = JSONResponse(answer(data, message="login success"))
-    # Strict: no page of another site can act by it.
-    made.set_cookie(SESSION, text, httponly=True, samesite="strict", path="/dolphinscheduler")
+    # Strict: no page of another site can act by it. Programs on loopback, unlike browsers, would
+    # not send a cookie that is `Secure` back without https.
+    made.set_cookie(
+        SESSION,
+        text,
+        httponly=True,
+        samesite="strict",
+        path="/dolphinscheduler",
+        secure=call.is_encrypted,
+    )
     return made
 
 

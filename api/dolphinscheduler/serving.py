@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
 from api.asking import RequestSession, check_origin
+from api.cookies import is_encrypted
 from api.dolphinscheduler import (
     definitions,
     environments,
@@ -33,6 +34,7 @@ from api.dolphinscheduler.call import Call, read_parameters
 from api.dolphinscheduler.dialects import CLASSIC, LATER, PROCESS, WORKFLOW, Dialect
 from api.dolphinscheduler.envelope import RefusedError, Status, answer, refusal
 from api.dolphinscheduler.table import Row
+from api.handling import SMALL_BODY
 from api.policy import Who
 from api.problems import TooManyError, UnauthenticatedError, request_id
 from common.errors import (
@@ -174,17 +176,21 @@ async def _unknown(request: Request) -> Response:
 
 def _serve(each: Served, request: Request, body: bytes) -> Response:
     try:
+        session = _session(request, each.row.takes)
+        if each.row.takes is Who.ANYONE and len(body) > SMALL_BODY:
+            raise UsageError("body", "is too large for a log-in")
         parameters, files = read_parameters(
             request.url.query, body, request.headers.get("content-type", "")
         )
         call = Call(
-            session=_session(request, each.row.takes),
+            session=session,
             dialect=_spoken(each, parameters, request.path_params),
             path={name: str(value) for name, value in request.path_params.items()},
             parameters=parameters,
             files=files,
             address=_address(request),
             session_text=_session_text(request),
+            is_encrypted=is_encrypted(request),
         )
         found = each.row.serve(call)
     except (UnauthenticatedError, TooManyError) as error:
@@ -238,6 +244,7 @@ def _session(request: Request, takes: object) -> Session:
     engine: Engine = app.engine
     principal: Principal | None = None
     if takes is Who.ANYONE:
+        check_origin(request)
         # Nobody's: the route asks for a password, and calls no operation that asks for rights.
         return RequestSession(app.config, engine, DATABASE)
     token = request.headers.get("token", "")

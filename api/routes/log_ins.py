@@ -25,7 +25,7 @@ def log_in(given: LogIn, request: Request, response: Response) -> dict[str, Any]
     principal = None if text is None else log_ins.principal_of_session(engine, text, **asks)
     if text is None or principal is None:
         raise UnauthenticatedError("no user has this name and this password")
-    cookies.give(response, text)
+    cookies.give(request, response, text)
     return {
         "id": principal.user_id,
         "name": principal.user_name,
@@ -39,7 +39,7 @@ def log_out(session: Asked, request: Request, response: Response) -> dict[str, A
     if session.principal.session_hash is None or text is None:
         raise NotAllowedError("a token has no session to end; orcaflow token revoke ends a token")
     log_ins.log_out(session.engine, text, address=address_of(request), request=request_id(request))
-    cookies.take_away(response)
+    cookies.take_away(request, response)
     return {"ended": True}
 
 
@@ -81,7 +81,7 @@ def open_link(request: Request, link: Annotated[str, Query(max_length=100)]) -> 
         )
     answer = RedirectResponse("/", status_code=303)
     answer.headers["referrer-policy"] = "no-referrer"
-    cookies.give(answer, text)
+    cookies.give(request, answer, text)
     return answer
 
 

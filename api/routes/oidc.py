@@ -84,7 +84,7 @@ async def end(
     answer = RedirectResponse(f"{BASE}/me", status_code=303)
     answer.headers["referrer-policy"] = "no-referrer"
     answer.delete_cookie(_cookie(provider), path="/", httponly=True, samesite="lax", secure=True)
-    cookies.give(answer, text)
+    cookies.give(request, answer, text)
     return answer
 
 

@@ -274,6 +274,10 @@ class ApiConfig:
     """A request whose statement takes longer is answered with 503."""
     requests_per_second: Annotated[int, Ge(0)] = 50
     """Requests of one user, at each server; twice as many at once. 0 is any number."""
+    connections: Positive = 1000
+    """Open connections; beyond it, those that wait for their client are closed, the idle first."""
+    connections_per_address: Annotated[int, Ge(0)] = 256
+    """Of one address, or of one client of a trusted proxy; loopback has no limit. 0 is any."""
     schedule_seconds_author: Annotated[int, Ge(0), Le(86_400)] = 60
     """Least time between two fires of a schedule that a project's author makes; 0 is any."""
     schedule_seconds_admin: Annotated[int, Ge(0), Le(86_400)] = 10

@@ -41,7 +41,7 @@ _SECONDS_OF_A_COMMAND: Final = 30.0
 _IDLE_SECONDS: Final = 600.0
 _LONGEST_ERROR: Final = 10_000
 _CHUNK: Final = 65_536
-_BACKLOG: Final = 16
+_BACKLOG: Final = 128
 _STOP_SECONDS: Final = 2.0
 
 
@@ -75,7 +75,7 @@ class Responder:
         self._enter = enter
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: dict[int, socket.socket] = {}
+        self._open: dict[_Conversation, None] = {}
         self._stopped = False
         self._thread = threading.Thread(target=self._accept, name="py4j", daemon=True)
 
@@ -87,7 +87,7 @@ class Responder:
         """End all connections; a call that is being carried out goes on without its client."""
         with self._lock:
             self._stopped = True
-            still = list(self._open.values())
+            still = [each.connection for each in self._open]
         for each in (self._taken, *still):
             _shut(each)
         self._thread.join(_STOP_SECONDS)
@@ -102,28 +102,38 @@ class Responder:
                 log.warning("py4j connection not accepted", exc_info=True)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                is_full = len(self._open) >= _MOST_CONNECTIONS or self._stopped
-                if not is_full:
-                    self._open[id(connection)] = connection
-            if is_full:
+            made = _Conversation(connection, str(address[0]), self._enter, self._clock)
+            if not self._add(made):
                 _shut(connection)
                 continue
-            threading.Thread(
-                target=self._serve, args=(connection, str(address[0])), name="py4j", daemon=True
-            ).start()
+            threading.Thread(target=self._serve, args=(made,), name="py4j", daemon=True).start()
 
-    def _serve(self, connection: socket.socket, address: str) -> None:
+    def _add(self, made: _Conversation) -> bool:
+        """Add a conversation, if necessary in the place of the oldest without a token."""
+        with self._lock:
+            if self._stopped:
+                return False
+            if len(self._open) >= _MOST_CONNECTIONS:
+                oldest = next((each for each in self._open if not each.is_known), None)
+                if oldest is None:
+                    return False
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.connection.shutdown(socket.SHUT_RDWR)
+            self._open[made] = None
+        return True
+
+    def _serve(self, made: _Conversation) -> None:
         try:
-            _Conversation(connection, address, self._enter, self._clock).hold()
+            made.hold()
         except (OSError, _ClosedError):
             pass
         except Exception:
             log.exception("py4j connection failed")
         finally:
             with self._lock:
-                self._open.pop(id(connection), None)
-            _shut(connection)
+                self._open.pop(made, None)
+            _shut(made.connection)
 
 
 class _Conversation:
@@ -136,13 +146,18 @@ class _Conversation:
         enter: Callable[[str, str], EntryPoint | None],
         clock: Clock,
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._address = address
         self._enter = enter
         self._clock = clock
         self._read = b""
         self._deadline = 0.0
         self._token: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """True once its token was a user's."""
+        return self._token is not None
 
     def hold(self) -> None:
         """Answer commands until one is refused, or the client is gone."""
@@ -233,15 +248,15 @@ class _Conversation:
         left = self._deadline - self._clock.monotonic()
         if left <= 0:
             raise _ClosedError
-        self._connection.settimeout(left)
-        found = self._connection.recv(_CHUNK)
+        self.connection.settimeout(left)
+        found = self.connection.recv(_CHUNK)
         if not found:
             raise _ClosedError
         return found
 
     def _send(self, text: str) -> None:
-        self._connection.settimeout(_SECONDS_OF_A_COMMAND)
-        self._connection.sendall(text.encode("utf-8", "replace"))
+        self.connection.settimeout(_SECONDS_OF_A_COMMAND)
+        self.connection.sendall(text.encode("utf-8", "replace"))
 
 
 def _shut(connection: socket.socket) -> None:

@@ -6,6 +6,7 @@ A daemon may add routes of its own, whose answers may come later than the thread
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import socket
 import socketserver
@@ -20,6 +21,7 @@ from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer,
 
 from prometheus_client import make_wsgi_app
 
+from common.clock import SystemClock
 from common.errors import ConfigurationError
 from common.runtime.metrics import REGISTRY
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 _HTTP_POLL = timedelta(hours=1)
 """The time between looks whether the server is to stop, which wakes it besides."""
 _HTTP_PATIENCE_SECONDS = 5
+_MOST_CONNECTIONS = 128
+_FULL = b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+_clock = SystemClock()
 
 
 class Daemon(Protocol):
@@ -169,6 +174,7 @@ class HealthServer:
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = 128
     block_on_close = False
     routes: dict[str, Route]
     tls: ssl.SSLContext | None
@@ -176,6 +182,36 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.taken_over: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, bool] = {}
+        """The connections that have a thread, the oldest first; True for an incomplete request."""
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there is a place, for which the oldest incomplete request is dropped."""
+        del client_address
+        with self._lock:
+            if len(self._open) >= _MOST_CONNECTIONS:
+                oldest = next((each for each, reads in self._open.items() if reads), None)
+                if oldest is None:
+                    self._refuse(request)
+                    return False
+                del self._open[oldest]
+                # Its thread then reads the end. The base class: TLS has no say in it.
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+            self._open[request] = True
+        return True
+
+    def begin_answer(self, request: socket.socket) -> None:
+        """Keep a connection whose request is complete until it is answered."""
+        with self._lock:
+            if request in self._open:
+                self._open[request] = False
+
+    def _refuse(self, request: socket.socket) -> None:
+        if self.tls is None:
+            with contextlib.suppress(OSError):
+                request.send(_FULL, socket.MSG_DONTWAIT)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; its thread shakes hands, so that nobody else waits for that."""
@@ -188,6 +224,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def shutdown_request(self, request: Any) -> None:
         """Hang up, unless the answer comes later."""
+        with self._lock:
+            self._open.pop(request, None)
         if request in self.taken_over:
             self.taken_over.discard(request)
         else:
@@ -203,8 +241,35 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         """A client that hung up is no event."""
 
 
+class _Timed(io.RawIOBase):
+    """What a client sends, until the time for its request is over."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._until = _clock.monotonic() + _HTTP_PATIENCE_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is; `TimeoutError` when the time is over."""
+        left = self._until - _clock.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(_HTTP_PATIENCE_SECONDS)
+
+
 class _QuietRequestHandler(WSGIRequestHandler):
     timeout = _HTTP_PATIENCE_SECONDS
+
+    def setup(self) -> None:
+        """Read within a time for the whole request, or a byte a second would hold its thread."""
+        super().setup()
+        self.rfile = io.BufferedReader(_Timed(self.connection))
 
     def handle(self) -> None:
         """Serve one request: by a route, or else as the base class does."""
@@ -217,9 +282,10 @@ class _QuietRequestHandler(WSGIRequestHandler):
             return
         if not self.parse_request():
             return
-        path, _, self.query = self.path.partition("?")
         server = self.server
         assert isinstance(server, _Server)
+        server.begin_answer(self.connection)
+        path, _, self.query = self.path.partition("?")
         route = server.routes.get(path) if self.command == "GET" else None
         if route is None:
             # As the base class does, which would read the request again.

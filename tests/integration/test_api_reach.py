@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from sqlalchemy import Engine
 
+from api.gate import Gate
 from api.policy import BASE, POLICIES
 from api.reach import reach_of
 from api.server import _HttpServer
@@ -85,6 +88,14 @@ def test_a_server_with_tls_is_asked_by_its_name_and_no_other_certificate(
         assert health("127.0.0.1", settings.port, certificate=certificate)[0] == "ready"
         assert health("127.0.0.1", settings.port, certificate=others)[0] == "not answering"
         assert health("127.0.0.1", settings.port)[0] == "not answering"
+        with ExitStack() as stack:  # Clients that begin no handshake; the oldest give way (X60).
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
+                for _ in range(300)
+            ]
+            assert Client(known).get("/me")["name"] == "admin"
+            silent[0].settimeout(4)  # Sooner than by the time limit of a handshake.
+            assert silent[0].recv(1) == b""
     finally:
         server.stop()
 
@@ -129,6 +140,76 @@ def test_a_proxy_that_is_trusted_tells_who_asks_and_no_other_does(
     address = "203.0.113.9"
     answers = [log_in(address).status_code for _ in range(6)]
     assert answers == [401] * 5 + [429]
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_a_session_by_https_has_a_cookie_that_no_other_host_can_set_x65(
+    app: FastAPI, client: TestClient, owner: Session, *, is_proxied: bool
+) -> None:
+    headers = {}
+    host, peer, name = "127.0.0.1", "127.0.0.1", "orcaflow_session"
+    if is_proxied:
+        headers = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}
+        host, peer, name = "flows.example", "10.0.0.7", "__Host-orcaflow_session"
+    create_user(owner, "ada", is_admin=True, password="correct horse", tenant=None)
+    app.state.reach = reach_of(
+        ApiConfig(
+            behind_proxy=True, trusted_proxies="10.0.0.0/8,127.0.0.1", url="https://flows.example"
+        )
+    )
+    browser = TestClient(app, base_url=f"http://{host}", client=(peer, 1))
+    entered = {"name": "ada", "password": "correct horse"}
+    answer = browser.post(f"{BASE}/login", json=entered, headers=headers)
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"{name}=")
+    assert {"Secure", "Path=/"} < set(cookie.split("; "))
+    text = cookie.partition(";")[0].partition("=")[2]
+    for each in ("orcaflow_session", "__Host-orcaflow_session"):
+        sent = {**headers, "Cookie": f"{each}={text}"}
+        assert browser.get(f"{BASE}/me", headers=sent).is_success == (each == name)
+    classic = browser.post(
+        "/dolphinscheduler/login",
+        data={"userName": "ada", "userPassword": "correct horse"},
+        headers=headers,
+    )
+    assert ("Secure" in classic.headers["set-cookie"].split("; ")) == is_proxied
+
+
+def test_no_page_of_another_origin_logs_in_by_any_form_x65(
+    client: TestClient, owner: Session
+) -> None:
+    create_user(owner, "ada", is_admin=True, password="correct horse", tenant=None)
+    form = {"userName": "ada", "userPassword": "correct horse"}
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = client.post("/dolphinscheduler/login", data=form, headers=headers)
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_client_of_a_proxy_has_a_number_of_requests_and_others_are_served_x63(
+    app: FastAPI, client: TestClient, config: Config, admin: dict[str, str]
+) -> None:
+    app.state.reach = reach_of(
+        ApiConfig(behind_proxy=True, trusted_proxies="10.0.0.7", url="https://flows.example")
+    )
+    app.state.config = replace(config, api=replace(config.api, connections_per_address=1))
+    through = TestClient(app, base_url="http://127.0.0.1", client=("10.0.0.7", 1))
+
+    def ask(client_address: str) -> Response:
+        sent = {"X-Forwarded-For": client_address, "X-Forwarded-Proto": "https"}
+        return through.get(f"{BASE}/me", headers={**admin, **sent})
+
+    gate = app.front
+    assert isinstance(gate, Gate)
+    assert ask("203.0.113.9").status_code == 200
+    assert not gate._of_proxies
+    gate._of_proxies["203.0.113.9"] = 1
+    try:
+        refused = ask("203.0.113.9")
+        assert (refused.status_code, "retry-after" in refused.headers) == (429, True)
+        assert ask("203.0.113.8").status_code == 200
+    finally:
+        gate._of_proxies.clear()
 
 
 @pytest.mark.parametrize(

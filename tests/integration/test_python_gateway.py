@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from api.server import listen
 from common.clock import SystemClock
 from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.model.states import ReleaseState
-from common.py4j.responder import Responder
+from common.py4j.responder import EntryPoint, Responder
 from common.store import tables as t
 from operations.datasources import create_datasource
 from operations.session import Session
@@ -503,3 +503,18 @@ def test_half_a_command_ends_with_the_connection(begun: bytes) -> None:
         connection.sendall(begun)
         with suppress(ConnectionResetError):
             assert connection.recv(1) == b""
+
+
+def test_x60_connections_without_a_token_shut_nobody_out_of_the_gateway() -> None:
+    taken = listen("127.0.0.1", 0)
+
+    def enter(token: str, _address: str) -> EntryPoint | None:
+        assert token == "t"
+        return None
+
+    with opened(Responder(taken, enter, clock=SystemClock())), ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(taken.getsockname(), timeout=10))
+        client = stack.enter_context(socket.create_connection(taken.getsockname(), timeout=10))
+        client.sendall(b"A\nt\n")
+        assert b"unknown" in client.recv(1000)

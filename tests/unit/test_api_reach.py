@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.reach import NotThroughProxyError, reach_of
+from api.reach import NotThroughProxyError, Reach, reach_of
 from common.config import ApiConfig
 from common.errors import ConfigurationError
 
@@ -35,14 +35,14 @@ def test_an_address_that_others_reach_takes_tls_or_a_proxy(host: str, tls: ApiCo
     url = "https://flows.example"
     for safe in (tls, ApiConfig(behind_proxy=True)):
         reach = reach_of(replace(safe, http_host=host, url=url))
-        assert reach.is_own("flows.example")
-        assert reach.is_own("Flows.Example:443")
-        assert not reach.is_own("evil.example")
+        assert reach.is_own(["flows.example"])
+        assert reach.is_own(["Flows.Example:443"])
+        assert not reach.is_own(["evil.example"])
         if host in ("0.0.0.0", "::", ""):
             with pytest.raises(ConfigurationError, match=r"set api\.url"):
                 reach_of(replace(safe, http_host=host))
         else:
-            assert reach_of(replace(safe, http_host=host)).is_own(f"{host}:12345")
+            assert reach_of(replace(safe, http_host=host)).is_own([f"{host}:12345"])
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,47 @@ def test_what_comes_by_another_way_or_in_the_clear_is_refused(tls: ApiConfig) ->
     assert both.client_of("203.0.113.9", ["192.0.2.1"], ["http"]) == "203.0.113.9"
     # Without the setting no header counts.
     assert reach_of(ApiConfig()).client_of("10.0.0.1", ["192.0.2.1"], []) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [],
+        [""],
+        ["127.0.0.1", "127.0.0.1"],
+        ["127.0.0.1:80@evil"],
+        ["evil@127.0.0.1"],
+        ["127.0.0.1:80:80"],
+        ["127.0.0.1:"],
+        ["127.0.0.1:x"],
+        ["127.0.0.1:123456"],
+        ["127.0.0.1:٣"],
+        ["127.0.0.1 "],
+        [" localhost"],
+        ["local host"],
+        ["localhost."],
+        ["localhost.:80"],
+        ["localhost\n"],
+        ["localhost,evil"],
+        ["localhost/evil"],
+        ["localhost#evil"],
+        ["[::1%25lo]"],
+        ["[::1%lo]:80"],
+        ["[::1"],
+        ["::1"],
+        ["[::1]evil"],
+        ["evil"],
+    ],
+)
+def test_a_host_that_is_not_exactly_a_name_and_a_port_is_refused_x64(hosts: list[str]) -> None:
+    assert not Reach(names=frozenset({"127.0.0.1", "localhost", "[::1]"})).is_own(hosts)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:80", "LocalHost:12345", "[::1]", "[::1]:80"]
+)
+def test_a_host_is_a_name_of_the_server_with_any_port(host: str) -> None:
+    assert reach_of(ApiConfig()).is_own([host])
 
 
 def test_a_page_is_ours_by_the_host_or_by_the_address_that_people_use() -> None:

@@ -12,6 +12,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from common.errors import ConfigurationError, ServiceUnreachableError
 from common.registry.protocol import AddressInUseError
+from common.runtime import health
 from common.runtime.health import HealthServer, Problem
 from common.runtime.service import Service, StopRequestedError
 
@@ -267,6 +269,49 @@ def test_health_and_metrics_are_served_over_http(service: Service) -> None:
         assert f"\n{name} " in body
     assert fetch(server, "/etc/passwd")[0] == 404
     assert fetch(server, "/livez", method="DELETE")[0] == 405
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nA: b\r\n"])
+def test_x60_the_port_of_a_daemon_answers_while_600_connections_send_nothing(
+    service: Service, sent: bytes
+) -> None:
+    service.start()
+    server = HealthServer(service, host="127.0.0.1", port=0)
+    server.start()
+    service.on_stop("health", server.stop)
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            for _ in range(600)
+        ]
+        for each in silent:
+            with suppress(ConnectionError):
+                each.sendall(sent)
+        assert fetch(server, "/livez")[0] == 200
+        assert sum(each.name.startswith("Thread-") for each in threading.enumerate()) < 200
+
+
+def test_x61_a_request_of_a_daemon_has_a_time_however_slowly_it_comes(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_HTTP_PATIENCE_SECONDS", 0.2)
+    service.start()
+    server = HealthServer(service, host="127.0.0.1", port=0)
+    server.start()
+    service.on_stop("health", server.stop)
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.settimeout(0.01)
+        for _ in range(1000):  # Twenty would be the time of the limit.
+            try:
+                slow.sendall(b"G")
+                assert not slow.recv(100)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            break
+        else:
+            pytest.fail("the connection is still open")
 
 
 def test_a_port_in_use_is_named_with_the_cure(service: Service) -> None:

@@ -39,7 +39,7 @@ def enter(request: Request, form: Mapping[str, str]) -> Response:
     if text is None:
         return _form(request, place, mistake=True)
     answer = RedirectResponse(place, status_code=303)
-    cookies.give(answer, text)
+    cookies.give(request, answer, text)
     return answer
 
 
@@ -53,7 +53,7 @@ def leave(visit: Visit) -> Response:
         request=request_id(visit.request),
     )
     answer = RedirectResponse(PATH, status_code=303)
-    cookies.take_away(answer)
+    cookies.take_away(visit.request, answer)
     return answer
 
 
