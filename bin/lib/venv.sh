@@ -81,6 +81,12 @@ orcaflow_is_installed() {
     "$venv/bin/python" -c '' >/dev/null 2>&1
 }
 
+orcaflow_pip_version=26.3
+
+orcaflow_pip() {
+    "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"
+}
+
 orcaflow_install() {
     made_of=$1
     shift
@@ -97,9 +103,15 @@ orcaflow_install() {
         "$made_of" -m venv --clear "$venv" || orcaflow_fail "$made_of could not make $venv"
     fi
     log="$venv/.orcaflow-install.log"
-    if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
+    # Python brings an old pip, which reads what the index sends, and setuptools, which nothing needs.
+    if ! orcaflow_pip install "pip==$orcaflow_pip_version" >"$log" 2>&1 9<&- ||
+        ! orcaflow_pip uninstall --yes setuptools >>"$log" 2>&1 9<&-; then
+        tail -n 15 -- "$log" >&2
+        orcaflow_fail "pip could not be replaced by pip $orcaflow_pip_version; the output is in $log"
+    fi
+    if ! orcaflow_pip install --progress-bar off \
         -c "$root/constraints.txt" -e "$root${all:+[$(printf '%s' "$all" | tr ' ' ',')]}" \
-        >"$log" 2>&1 9<&-; then
+        >>"$log" 2>&1 9<&-; then
         tail -n 15 -- "$log" >&2
         orcaflow_fail "pip could not install Orcaflow; the whole story is in $log"
     fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -101,6 +102,22 @@ def test_an_installation_that_is_not_what_is_wanted_is_made_again(
     assert shell(checkout, "orcaflow_install() { echo made; }\norcaflow_venv test").stdout == ""
     done = shell(checkout, f"{change}\norcaflow_install() {{ echo made; }}\norcaflow_venv {extras}")
     assert (done.returncode, done.stdout) == (0, "made\n")
+
+
+def test_an_installation_has_a_pinned_pip_and_no_setuptools(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.write_text(f'#!/bin/sh\necho "$@" >>"{checkout}/calls"\n')
+    python.chmod(0o755)
+    done = shell(
+        checkout, "venv=$root/.venv\nstamp=$venv/stamp\nwanted=x\norcaflow_install python3"
+    )
+    assert done.returncode == 0, done.stderr
+    pip = "-m pip --disable-pip-version-check --no-input"
+    _, first, second, third = (checkout / "calls").read_text().splitlines()
+    assert re.fullmatch(rf"{pip} install pip==[0-9.]+", first)
+    assert second == f"{pip} uninstall --yes setuptools"
+    assert third.startswith(f"{pip} install --progress-bar off -c {checkout}/constraints.txt -e ")
 
 
 def test_a_missing_java_is_reported_with_the_cure(checkout: Path, bare_path: str) -> None:
