@@ -23,6 +23,7 @@ from api.dolphinscheduler import serving as dolphinscheduler
 from api.druid import serving as druid
 from api.gate import Application, Gate, Receive, Scope, Send
 from api.handling import HandledRoute, handler, keep_apart
+from api.heavy import HeavyWork
 from api.known_tokens import KnownTokens
 from api.lane import Lane, greenlets_of
 from api.live.log_stream import threads
@@ -145,6 +146,7 @@ def build(
     app.state.log_threads = threads()
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
     app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
+    app.state.heavy = HeavyWork()
     app.state.known_tokens = KnownTokens(clock=SystemClock())
     quick = []
     for route, policy, handle in _handlers(policies):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, Header, Request
 
 from api import cookies
+from api.heavy import MORE_SECONDS, HeavyWork
 from api.known_tokens import KnownTokens
 from api.problems import UnauthenticatedError, UnconditionalError, request_id
 from api.shared_registry import SharedRegistry
@@ -75,6 +76,21 @@ class AskedSession(RequestSession):
             if chosen is not None:
                 self.principal = self.principal.within(_project_id(chosen))
             self._request.app.state.pace.take(self.principal.user_id)
+
+    def is_over(self) -> bool:
+        """Return whether the client has left, or was told that it takes too long."""
+        return bool(self._request.scope["state"].get("is_over"))
+
+    def heavy_place(self) -> AbstractContextManager[None]:
+        """Hold a place for long work; `TooManyError` without one."""
+        return heavy_place(self._request, self.principal.user_id)
+
+
+def heavy_place(request: Request, user_id: int) -> AbstractContextManager[None]:
+    """Hold a place for the long work of a user, which then has more time."""
+    request.scope["state"]["more_seconds"] = MORE_SECONDS
+    heavy: HeavyWork = request.app.state.heavy
+    return heavy.place(user_id)
 
 
 def _project_id(chosen: str) -> int:
@@ -174,3 +190,5 @@ Condition: TypeAlias = Annotated[
     ),
 ]
 Asked: TypeAlias = Annotated[Session, Depends(session_of)]
+AskedRequest: TypeAlias = Annotated[AskedSession, Depends(session_of)]
+"""The session for routes that end their work with the request."""

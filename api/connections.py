@@ -36,7 +36,7 @@ _LARGEST_HEAD: Final = 65_536
 _MOST_HEADERS: Final = 100
 _LARGEST_DISCARDED: Final = 1_000_000
 _RETRY_SECONDS: Final = 2
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Limits:
     per_address: int = 256
     """Connections of one address other than a trusted proxy's; 0 is any number."""
     exempts_loopback: bool = True
-    """Whether `per_address` leaves out loopback, which is the address of all tunnels."""
+    """True if `per_address` leaves out loopback, which is the address of all tunnels."""
     requests: int = 512
     """Requests that the server works on."""
     body_bytes: int = 200_000_000
@@ -68,7 +68,7 @@ class Limits:
 
 
 class Stage(IntEnum):
-    """What a connection waits for, in the order in which connections are closed for others."""
+    """The state of a connection, in the order in which connections are closed for others."""
 
     IDLE = 0
     HEAD = 1
@@ -120,7 +120,7 @@ class Connections:
                 del self._by_address[address]
 
     def is_busy(self, tasks: int) -> bool:
-        """Return whether no further request is taken; `tasks` is a cheap upper bound of them."""
+        """Return True if no further request is taken; `tasks` is a cheap upper bound of them."""
         most = self.limits.requests
         return tasks >= most and sum(each.stage is Stage.WORK for each in self._open) >= most
 
@@ -171,11 +171,13 @@ class LimitedProtocol(HttpToolsProtocol):
         """Forget the connection, and mark its request as disconnected."""
         self.all.remove(self)
         self._release_body()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.scope.setdefault("state", {})["is_over"] = True
         super().connection_lost(exc)
 
     @property
     def stage(self) -> Stage:
-        """What the connection waits for."""
+        """The party that the connection waits for."""
         if self._is_refused or self.transport.is_closing():
             return Stage.IDLE
         if self._reads is not None:
@@ -306,7 +308,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Close with a reset, so that the kernel keeps nothing for a client that does not read."""
         connection = self.transport.get_extra_info("socket")
         if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
     def _stop(self, refusal: HTTPStatus) -> None:

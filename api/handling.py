@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Final
 
@@ -39,9 +40,14 @@ def handler(route: Route, policy: Policy) -> Callable[..., Any]:
 
     @wraps(route.serve)
     def handle(**given: Any) -> Response:
+        place: AbstractContextManager[None] = nullcontext()
         if policy.takes is not Who.ANYONE:
-            _asked(given).tell()
-        found = route.serve(**given)
+            asked = _asked(given)
+            asked.tell()
+            if route.is_heavy:
+                place = asked.heavy_place()
+        with place:
+            found = route.serve(**given)
         if write is None or isinstance(found, Response):
             made: Response = found
             return made

@@ -20,7 +20,7 @@ from api.problems import unavailable
 MORE_SECONDS: Final = 1.0
 """The time of a request besides its statement, so that a busy one can answer first."""
 SILENT: Final = (
-    "the database does not answer, and an order may still be carried out; look what became of it,"
+    "the server did not finish the request in time, and it may still be applied; check its result,"
     " or send it again with its Idempotency-Key"
 )
 
@@ -52,13 +52,15 @@ class Patience:
         work = asyncio.ensure_future(self._app(scope, receive, answer))
         try:
             await asyncio.wait({work}, timeout=_seconds(scope))
+            if not work.done() and (more := scope["state"].get("more_seconds")):
+                await asyncio.wait({work}, timeout=more)
             if work.done() or has_begun:
                 await work
                 return
         except asyncio.CancelledError:
             work.cancel()
             raise
-        is_given_up = True
+        is_given_up = scope["state"]["is_over"] = True
         self._given_up.add(work)
         work.add_done_callback(self._end)
         request = Request(scope)

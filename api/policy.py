@@ -92,7 +92,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/definitions": LIST,
     f"POST {BASE}/definitions": _author("project"),
     f"POST {BASE}/definitions/import": _author("project"),
-    f"POST {BASE}/definitions/lint": USER,
+    f"POST {BASE}/definitions/lint": AUTHOR,
     f"POST {BASE}/definitions/release": _author("definition"),
     f"POST {BASE}/definitions/execution-type": _author("definition"),
     f"POST {BASE}/definitions/delete": _admin("definition"),

@@ -32,6 +32,8 @@ class Route:
     """True if it takes `If-Match`."""
     is_quick: bool = False
     """True for a read that asks nothing but the database, and that once or twice."""
+    is_heavy: bool = False
+    """True for long work on what a user sends or names, which has few places (`api.heavy`)."""
 
 
 def get(
@@ -40,6 +42,7 @@ def get(
     answer: Any,
     *,
     is_quick: bool = False,
+    is_heavy: bool = False,
     other_media: str | None = None,
 ) -> Route:
     """Return the route of a read; `other_media` is a second form of its answer."""
@@ -49,6 +52,7 @@ def get(
         serve=serve,
         answer=answer,
         is_quick=is_quick,
+        is_heavy=is_heavy,
         other_media=other_media,
     )
 
@@ -62,6 +66,7 @@ def post(
     other_status: int | None = None,
     body: Mapping[str, Any] | None = None,
     is_conditional: bool = False,
+    is_heavy: bool = False,
 ) -> Route:
     """Return the route of an order; `other_status` is a second success, with the same body."""
     return Route(
@@ -73,15 +78,27 @@ def post(
         other_status=other_status,
         body=body,
         is_conditional=is_conditional,
+        is_heavy=is_heavy,
     )
 
 
 def put(
-    path: str, serve: Callable[..., Any], answer: Any, *, body: Mapping[str, Any] | None = None
+    path: str,
+    serve: Callable[..., Any],
+    answer: Any,
+    *,
+    body: Mapping[str, Any] | None = None,
+    is_heavy: bool = False,
 ) -> Route:
     """Return the route of a replacement, which says by `If-Match` what it replaces."""
     return Route(
-        method="PUT", path=path, serve=serve, answer=answer, body=body, is_conditional=True
+        method="PUT",
+        path=path,
+        serve=serve,
+        answer=answer,
+        body=body,
+        is_conditional=True,
+        is_heavy=is_heavy,
     )
 
 

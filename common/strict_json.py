@@ -16,6 +16,8 @@ from common.errors import InvalidDefinitionError
 
 MAX_BYTES: Final = 10_000_000
 MAX_DEPTH: Final = 100
+MAX_CONTAINERS: Final = 500_000
+"""Objects and lists of one document. Ten thousand tasks, the most of a definition, have 100,000."""
 
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
@@ -79,12 +81,15 @@ def check_storable(document: object, mistakes: Sequence[str] = ()) -> None:
 
 
 def _check_depth(content: bytes) -> None:
-    """Before parsing, since the parser itself recurses."""
-    depth = 0
+    """Before parsing, since the parser itself recurses, and needs 100 bytes for each of them."""
+    depth = count = 0
     for token in _STRING_OR_BRACKET.finditer(content):
         sign = token.group()
         if sign in (b"[", b"{"):
             depth += 1
+            count += 1
+            if count > MAX_CONTAINERS:
+                _refuse(f"has more than {MAX_CONTAINERS:,} objects and lists")
             if depth > MAX_DEPTH:
                 line = content.count(b"\n", 0, token.start()) + 1
                 _refuse(f"line {line}: nested more than {MAX_DEPTH} levels deep")

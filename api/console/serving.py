@@ -19,7 +19,7 @@ from fastapi.responses import RedirectResponse
 from starlette.routing import Match, Route
 
 from api import cookies
-from api.asking import RequestSession, address_of
+from api.asking import RequestSession, address_of, heavy_place
 from api.console import languages
 from api.console.pages import (
     begin,
@@ -48,6 +48,7 @@ from api.console.pages import (
 from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
+from api.handling import SMALL_BODY
 from api.marking import marked
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
 from common.errors import SchedulerError
@@ -176,17 +177,19 @@ def _served(page: Page, request: Request, body: bytes) -> Response:
         if not is_csrf_token(text, form.get(CSRF_FIELD, "")):
             raise ForbiddenError(marked("the form is not of this session; load the page again"))
     session = RequestSession(state.config, state.engine, principal)
-    return page.serve(
-        Visit(
-            session=session,
-            request=request,
-            csrf=csrf_token(text),
-            id=_id(request),
-            name=str(request.path_params.get("name", "")),
-            query=_query(request),
-            form=form,
-        )
+    visit = Visit(
+        session=session,
+        request=request,
+        csrf=csrf_token(text),
+        id=_id(request),
+        name=str(request.path_params.get("name", "")),
+        query=_query(request),
+        form=form,
     )
+    if not page.is_heavy and len(body) <= SMALL_BODY:
+        return page.serve(visit)
+    with heavy_place(request, principal.user_id):
+        return page.serve(visit)
 
 
 def _id(request: Request) -> int:

@@ -80,12 +80,14 @@ class Page:
     path: str
     policy: Policy
     serve: Serve
+    is_heavy: bool = False
+    """True for long work, as `is_heavy` of a route."""
 
 
-def page(path: str, policy: Policy, serve: Serve) -> Page:
-    return Page(method="GET", path=path, policy=policy, serve=serve)
+def page(path: str, policy: Policy, serve: Serve, *, is_heavy: bool = False) -> Page:
+    return Page(method="GET", path=path, policy=policy, serve=serve, is_heavy=is_heavy)
 
 
-def order(path: str, policy: Policy, serve: Serve) -> Page:
+def order(path: str, policy: Policy, serve: Serve, *, is_heavy: bool = False) -> Page:
     """Return the page of a form that changes something; its answer leads to another page."""
-    return Page(method="POST", path=path, policy=policy, serve=serve)
+    return Page(method="POST", path=path, policy=policy, serve=serve, is_heavy=is_heavy)

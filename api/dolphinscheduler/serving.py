@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,7 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
-from api.asking import RequestSession, check_origin
+from api.asking import RequestSession, check_origin, heavy_place
 from api.cookies import is_encrypted
 from api.dolphinscheduler import (
     definitions,
@@ -177,27 +178,33 @@ async def _unknown(request: Request) -> Response:
 def _serve(each: Served, request: Request, body: bytes) -> Response:
     try:
         session = _session(request, each.row.takes)
-        if each.row.takes is Who.ANYONE and len(body) > SMALL_BODY:
+        is_large = len(body) > SMALL_BODY
+        if each.row.takes is Who.ANYONE and is_large:
             raise UsageError("body", "is too large for a log-in")
-        parameters, files = read_parameters(
-            request.url.query, body, request.headers.get("content-type", "")
-        )
-        call = Call(
-            session=session,
-            dialect=_spoken(each, parameters, request.path_params),
-            path={name: str(value) for name, value in request.path_params.items()},
-            parameters=parameters,
-            files=files,
-            address=_address(request),
-            session_text=_session_text(request),
-            is_encrypted=is_encrypted(request),
-        )
-        found = each.row.serve(call)
+        user_id = session.principal.user_id
+        with heavy_place(request, user_id) if is_large else nullcontext():
+            found = each.row.serve(_call(each, request, session, body))
     except (UnauthenticatedError, TooManyError) as error:
         return _without_body(error)
     except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
         return JSONResponse(mask_value(_refused(error, each, request)))
     return found if isinstance(found, Response) else JSONResponse(answer(mask_value(found)))
+
+
+def _call(each: Served, request: Request, session: Session, body: bytes) -> Call:
+    parameters, files = read_parameters(
+        request.url.query, body, request.headers.get("content-type", "")
+    )
+    return Call(
+        session=session,
+        dialect=_spoken(each, parameters, request.path_params),
+        path={name: str(value) for name, value in request.path_params.items()},
+        parameters=parameters,
+        files=files,
+        address=_address(request),
+        session_text=_session_text(request),
+        is_encrypted=is_encrypted(request),
+    )
 
 
 def _serve_unknown(request: Request) -> Response:

@@ -196,7 +196,7 @@ def _options(given: ComplementRequest) -> ComplementOptions:
 ROUTES: Final[tuple[Route, ...]] = (
     get("/complements", list_complements, ComplementPage, is_quick=True),
     post("/complements", make, ComplementList, status=201),
-    post("/complements/plan", look_ahead, PlanList),
+    post("/complements/plan", look_ahead, PlanList, is_heavy=True),
     get("/complements/{id}", show_complement, ComplementDetail),
     get("/complements/{id}/dates", list_dates, DatePage, is_quick=True),
     post("/complements/{id}/pause", pause, Complement),

@@ -103,6 +103,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     get("/definitions/{id}/versions", list_versions, VersionPage),
     get("/definitions/{id}/versions/{version}", show_version, VersionDocument),
     delete("/definitions/{id}/versions/{version}", delete_version, DeletedVersion),
-    get("/definitions/{id}/diff", show_difference, Difference),
-    post("/definitions/{id}/restore", restore, SavedDefinition, is_conditional=True),
+    get("/definitions/{id}/diff", show_difference, Difference, is_heavy=True),
+    post("/definitions/{id}/restore", restore, SavedDefinition, is_conditional=True, is_heavy=True),
 )

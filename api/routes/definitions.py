@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Response
 
-from api import cursors
+from api import cursors, lint_apart
 from api.answers import DefinitionDetail, DefinitionPage, Released
-from api.asking import Asked, Condition, Content, needed
+from api.asking import Asked, AskedRequest, Condition, Content, needed
 from api.cursors import After, Limit
 from api.definition_answers import (
     DeletedDefinitions,
@@ -31,14 +31,13 @@ from api.route import Id, Route, delete, get, post, put
 from common.model.states import ExecutionType, ReleaseState
 from common.strict_yaml import yaml_text
 from operations import definitions as operations
-from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from operations.definition_files import DefinitionDocument
 from operations.definitions import definition_detail, definition_page, release
 from operations.deleting import delete_definitions
 from operations.documents.definitions import (
     definition_row,
     execution_type_row,
     imported_row,
-    lint_document,
     node_row,
     released_row,
 )
@@ -47,6 +46,7 @@ from operations.documents.schedules import schedule_row
 from operations.errors import UsageError
 from operations.importing import Imported
 from operations.linting import read_content
+from operations.rights import check_author
 from operations.session import Session
 
 _LARGEST: Final = 2**31 - 1
@@ -193,20 +193,26 @@ def import_file(
 
 
 def lint(
-    session: Asked,
+    session: AskedRequest,
     content: Content,
     name: Name = None,
     mapped: Mapped = None,
     strict: Strict = None,
 ) -> dict[str, object]:
-    """Find all mistakes in definitions, each with its place, and save nothing."""
-    mistakes: tuple[Mistake, ...] = ()
-    documents: list[DefinitionDocument] = []
-    try:
-        documents = _read(session, content, name=name, mapped=mapped, strict=strict)
-    except InvalidFilesError as error:
-        mistakes = error.found
-    return lint_document(documents, mistakes)
+    """Find mistakes in definitions as an author of any project, and save nothing.
+
+    Each of the first thousand is listed with its place.
+    """
+    with session.engine.connect() as db:
+        check_author(db, session.principal)
+    return lint_apart.lint(
+        content,
+        resources=session.config.data_dir / "resources",
+        name=name,
+        mapped=mapped or (),
+        strict=strict,
+        is_over=session.is_over,
+    )
 
 
 def online(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
@@ -312,15 +318,15 @@ def _released(session: Session, number: int, wanted: ReleaseState) -> dict[str, 
 
 ROUTES: Final[tuple[Route, ...]] = (
     get("/definitions", list_definitions, DefinitionPage, is_quick=True),
-    post("/definitions", create, SavedDefinition, status=201, body=_OBJECT),
-    post("/definitions/import", import_file, SavedDefinitionList, body=_FILE),
-    post("/definitions/lint", lint, Linted, body=_FILE),
+    post("/definitions", create, SavedDefinition, status=201, body=_OBJECT, is_heavy=True),
+    post("/definitions/import", import_file, SavedDefinitionList, body=_FILE, is_heavy=True),
+    post("/definitions/lint", lint, Linted, body=_FILE, is_heavy=True),
     post("/definitions/release", release_all, ReleasedList),
     post("/definitions/execution-type", set_execution_type, ExecutionTypeList),
     post("/definitions/delete", delete_all, DeletedDefinitions),
     get("/definitions/{id}", show_definition, DefinitionDetail),
-    get("/definitions/{id}/export", export, Exported, other_media=YAML),
-    put("/definitions/{id}", replace, SavedDefinition, body=_OBJECT),
+    get("/definitions/{id}/export", export, Exported, other_media=YAML, is_heavy=True),
+    put("/definitions/{id}", replace, SavedDefinition, body=_OBJECT, is_heavy=True),
     delete("/definitions/{id}", delete_one, DeletedDefinitions, is_conditional=True),
     post("/definitions/{id}/online", online, Released),
     post("/definitions/{id}/offline", offline, Released),

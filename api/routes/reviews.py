@@ -158,13 +158,18 @@ def _routes(things: str, word: str) -> Iterator[Route]:
 
     base = f"/{things}/{{id}}"
     yield get(f"{base}/draft", show_draft, Draft)
-    yield put(f"{base}/draft", save_draft, Draft, body=_BODY)
+    yield put(f"{base}/draft", save_draft, Draft, body=_BODY, is_heavy=True)
     if word == "definition":
-        yield post(f"{base}/draft/rebase", rebase_draft, Draft, is_conditional=True)
+        rebase = f"{base}/draft/rebase"
+        yield post(rebase, rebase_draft, Draft, is_conditional=True, is_heavy=True)
     yield delete(f"{base}/draft", discard_draft, Draft, is_conditional=True)
-    yield post(f"{base}/draft/publish", publish_draft, SavedDefinition, is_conditional=True)
+    yield post(
+        f"{base}/draft/publish", publish_draft, SavedDefinition, is_conditional=True, is_heavy=True
+    )
     yield get(f"{base}/proposals", list_proposals, ProposalPage)
-    yield post(f"{base}/proposals", propose, Proposal, status=201, is_conditional=True)
+    yield post(
+        f"{base}/proposals", propose, Proposal, status=201, is_conditional=True, is_heavy=True
+    )
     yield get(f"{base}/proposals/{{proposal}}", show_proposal, ProposalDetail)
     yield post(f"{base}/proposals/{{proposal}}/approve", approve, Proposal)
     yield post(f"{base}/proposals/{{proposal}}/reject", reject, Proposal)

@@ -242,7 +242,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Timed(io.RawIOBase):
-    """What a client sends, until the time for its request is over."""
+    """The input of a connection, limited by the time for one request."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

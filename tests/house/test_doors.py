@@ -74,7 +74,7 @@ DOORS = {
         "api/druid/serving.py",
         "api/console/serving.py",
     ),
-    "uvicorn": ("api/server.py",),
+    "uvicorn": ("api/connections.py", "api/server.py"),
     "jinja2": ("api/console/rendering.py",),
     "yaml": ("common/strict_yaml.py",),
     "prometheus_client": ("common/runtime/metrics.py", "common/runtime/health.py"),

@@ -88,7 +88,7 @@ def test_a_server_with_tls_is_asked_by_its_name_and_no_other_certificate(
         assert health("127.0.0.1", settings.port, certificate=certificate)[0] == "ready"
         assert health("127.0.0.1", settings.port, certificate=others)[0] == "not answering"
         assert health("127.0.0.1", settings.port)[0] == "not answering"
-        with ExitStack() as stack:  # Clients that begin no handshake; the oldest give way (X60).
+        with ExitStack() as stack:  # Clients that begin no handshake; the oldest give way.
             silent = [
                 stack.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
                 for _ in range(300)

@@ -46,7 +46,7 @@ def asked(
 ) -> dict[str, Any]:
     app = SimpleNamespace(state=SimpleNamespace(patience_seconds=seconds))
     headers = [(b"prefer", prefer), (b"accept", accept)]
-    return {"type": "http", "app": app, "path": path, "headers": headers}
+    return {"type": "http", "app": app, "path": path, "headers": headers, "state": {}}
 
 
 async def given_up(accept: bytes = b"*/*") -> list[Any]:
@@ -101,3 +101,32 @@ def test_an_answer_that_has_begun_may_take_as_long_as_it_takes() -> None:
 )
 def test_who_waits_for_a_run_is_given_the_time_for_it(scope: dict[str, Any]) -> None:
     assert asyncio.run(begun(scope, late=True)) == [BEGIN, END]
+
+
+def test_long_work_has_more_time_and_learns_that_its_client_was_answered_x66() -> None:
+    async def served(more: float) -> tuple[dict[str, Any], list[Any]]:
+        slow, sent = Slow(), list[Any]()
+        scope = asked(0.0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def long_work(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"]["more_seconds"] = more
+            await slow(scope, receive, send)
+
+        if more > 1:
+            asyncio.get_running_loop().call_later(0.01, slow.begin.set)
+            slow.end.set()
+        scope["state"]["more_seconds"] = more
+        await Patience(long_work, page_of=page_of)(scope, nothing, send)
+        slow.begin.set()
+        slow.end.set()
+        return scope["state"], sent
+
+    state, sent = asyncio.run(served(60.0))
+    assert sent == [BEGIN, END]
+    assert "is_over" not in state
+    state, sent = asyncio.run(served(0.01))
+    assert sent[0]["status"] == 503
+    assert state["is_over"]

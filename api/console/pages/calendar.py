@@ -122,6 +122,6 @@ def _number(visit: Visit, text: str, name: str, most: int) -> int:
 
 
 PAGES: Final = (
-    page("/schedules/calendar", LIST, show),
-    order("/schedules/simulate", LIST, simulate),
+    page("/schedules/calendar", LIST, show, is_heavy=True),
+    order("/schedules/simulate", LIST, simulate, is_heavy=True),
 )

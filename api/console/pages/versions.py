@@ -155,7 +155,7 @@ def _choices(known: Sequence[Version], *compared: int) -> list[int]:
 
 PAGES: Final = (
     page("/definitions/{id}/versions", _VIEW, show_all),
-    page("/definitions/{id}/compare", _VIEW, show_difference),
-    page("/definitions/{id}/restore", _AUTHOR, look_ahead),
-    order("/definitions/{id}/restore", _AUTHOR, carry_out),
+    page("/definitions/{id}/compare", _VIEW, show_difference, is_heavy=True),
+    page("/definitions/{id}/restore", _AUTHOR, look_ahead, is_heavy=True),
+    order("/definitions/{id}/restore", _AUTHOR, carry_out, is_heavy=True),
 )

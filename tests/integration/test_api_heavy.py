@@ -1,0 +1,149 @@
+"""Long work that a user asks for: it has few places, ends with its request, and delays no one."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import psutil
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from api.handling import SMALL_BODY
+from api.heavy import PLACES_OF_A_USER, HeavyWork
+from api.policy import BASE
+from api.problems import TooManyError
+from api.server import _HttpServer
+from common.config import ApiConfig
+from common.ports import free_port
+from operations.session import Session
+from operations.tokens import create_token
+from operations.users import create_user
+
+ONE = {"processDefinitionJson": {"tasks": [{"name": "t", "type": "SHELLX", "nope": 1}]}}
+LARGE = json.dumps([{"name": f"a{number}", **ONE} for number in range(40_000)]).encode()
+"""Definitions that take longer to check than a test waits."""
+
+
+def _token(owner: Session, name: str) -> dict[str, str]:
+    made = create_token(
+        owner,
+        name,
+        name="test",
+        role="admin",
+        projects=(),
+        life=timedelta(days=1),
+        now=datetime.now(UTC),
+    )
+    return {"Authorization": f"Bearer {made.text}"}
+
+
+@pytest.fixture
+def admin(owner: Session) -> dict[str, str]:
+    return _token(owner, "admin")
+
+
+@pytest.fixture
+def port(app: FastAPI, client: TestClient) -> Iterator[int]:
+    """The port of a server with the application of the test."""
+    settings = ApiConfig(port=free_port())
+    server = _HttpServer(app, settings)
+    server.start()
+    pause = Event()
+    while not server._server.started:
+        assert server._thread.is_alive()
+        pause.wait(0.01)
+    yield settings.port
+    server.stop()
+
+
+def _sent(port: int, headers: dict[str, str], body: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    connection.sendall(
+        f"POST {BASE}/definitions/lint HTTP/1.1\r\nHost: localhost\r\n{head}"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    return connection
+
+
+def _linting() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "api.lint_apart" in each.cmdline()]
+
+
+def test_x66_a_user_has_few_long_requests_and_other_requests_are_served_meanwhile(
+    app: FastAPI, client: TestClient, port: int, admin: dict[str, str]
+) -> None:
+    pause = Event()
+    several = [_sent(port, admin, LARGE) for _ in range(8)]
+    try:
+        answers = []
+        waiting = list(several)
+        while len(answers) < 8 - PLACES_OF_A_USER:
+            for each in list(waiting):
+                each.settimeout(0.05)
+                try:
+                    answers.append(each.recv(65_536))
+                except TimeoutError:
+                    continue
+                waiting.remove(each)
+            pause.wait(0.01)
+        assert all(each.startswith(b"HTTP/1.1 429") for each in answers)
+        assert all(b"\r\nretry-after: " in each for each in answers)
+        assert client.get("/livez").status_code == 200
+        made = client.post(f"{BASE}/pools", json={"name": "p", "size": 1}, headers=admin)
+        assert made.status_code == 201, made.text
+        while len(_linting()) < PLACES_OF_A_USER:
+            pause.wait(0.01)
+        running = _linting()
+    finally:
+        for each in several:
+            each.close()
+    # Nobody waits for the rest of the work, so it ends.
+    _, alive = psutil.wait_procs(running, timeout=10)
+    assert alive == []
+    while app.state.heavy._taken:
+        pause.wait(0.01)
+
+
+def test_x66_lint_is_for_authors_of_a_project(
+    client: TestClient, owner: Session, admin: dict[str, str]
+) -> None:
+    create_user(owner, "ada", is_admin=False, password=None, tenant=None)
+    path = f"{BASE}/definitions/lint"
+    assert client.post(path, content=b"{}", headers=_token(owner, "ada")).status_code == 403
+    assert client.post(path, content=b"{}", headers=admin).status_code == 200
+
+
+def test_x66_a_large_text_is_linted_as_a_small_one(
+    client: TestClient, admin: dict[str, str]
+) -> None:
+    task = {"name": "t", "type": "SHELL", "params": {"rawScript": "echo"}}
+    made = {"name": "a", "processDefinitionJson": {"tasks": [task]}}
+    large = {**made, "description": "x" * 100}
+    padded = json.dumps(large).encode() + b" " * 3 * SMALL_BODY
+    path = f"{BASE}/definitions/lint"
+    found = client.post(path, content=padded, headers=admin)
+    assert found.json() == client.post(path, json=large, headers=admin).json()
+    wrong = client.post(path, params={"map": "x"}, content=padded, headers=admin)
+    assert wrong.status_code == 422
+
+
+def test_x66_the_places_of_a_server_are_more_than_those_of_a_user() -> None:
+    heavy = HeavyWork()
+    with ExitStack() as stack:
+        for user_id in (1, 1, 2, 2, 3, 3):
+            stack.enter_context(heavy.place(user_id))
+        for user_id in (1, 4):
+            with pytest.raises(TooManyError):
+                stack.enter_context(heavy.place(user_id))
+    with heavy.place(1), heavy.place(4):
+        assert heavy._taken.total() == 2
+    with heavy.place(1), heavy.place(1), pytest.raises(TooManyError), heavy.place(1):
+        pass
