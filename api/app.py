@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import Depends, FastAPI, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
@@ -23,7 +23,7 @@ from api.dolphinscheduler import serving as dolphinscheduler
 from api.druid import serving as druid
 from api.gate import Application, Gate, Receive, Scope, Send
 from api.handling import HandledRoute, handler, keep_apart
-from api.heavy import HeavyWork
+from api.heavy import LONG_SECONDS, HeavyWork
 from api.known_tokens import KnownTokens
 from api.lane import Lane, greenlets_of
 from api.live.log_stream import threads
@@ -372,11 +372,14 @@ def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
         return PlainTextResponse(f"{known.status} {known.title}\n\n{known.text}\n")
 
     text = cache(lambda: JSONResponse(openapi(app)).body)
+    described: list[Any] = []
 
-    async def show_openapi() -> Response:
-        # One at a time: the first builds it, which takes a second, and the others wait for it.
-        body = await run_sync(text, limiter=describing)
-        return Response(body, media_type="application/json")
+    async def show_openapi(request: Request) -> Response:
+        if not described:
+            # The first request builds it, which takes a second or more, and others wait for it.
+            request.scope["state"]["more_seconds"] = LONG_SECONDS
+            described.append(await run_sync(text, limiter=describing))
+        return Response(described[0], media_type="application/json")
 
     served: tuple[Callable[..., Any], ...] = (
         *(livez, readyz, metrics),

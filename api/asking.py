@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, Header, Request
 
 from api import cookies
-from api.heavy import MORE_SECONDS, HeavyWork
+from api.heavy import LONG_SECONDS, HeavyWork
 from api.known_tokens import KnownTokens
 from api.problems import UnauthenticatedError, UnconditionalError, request_id
 from api.shared_registry import SharedRegistry
@@ -88,7 +88,7 @@ class AskedSession(RequestSession):
 
 def heavy_place(request: Request, user_id: int) -> AbstractContextManager[None]:
     """Hold a place for the long work of a user, which then has more time."""
-    request.scope["state"]["more_seconds"] = MORE_SECONDS
+    request.scope["state"]["more_seconds"] = LONG_SECONDS
     heavy: HeavyWork = request.app.state.heavy
     return heavy.place(user_id)
 

@@ -12,13 +12,14 @@ the thread of the event loop.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import ipaddress
 import logging
 import math
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
@@ -36,6 +37,8 @@ _LARGEST_HEAD: Final = 65_536
 _MOST_HEADERS: Final = 100
 _LARGEST_DISCARDED: Final = 1_000_000
 _RETRY_SECONDS: Final = 2
+_PART: Final = 50
+_MUCH_MEMORY: Final = 20_000_000
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -50,7 +53,7 @@ class Limits:
     """True if `per_address` leaves out loopback, which is the address of all tunnels."""
     requests: int = 512
     """Requests that the server works on."""
-    body_bytes: int = 200_000_000
+    body_bytes: int = 100_000_000
     """Bodies of all requests together."""
     head: float = 10.0
     """From the start of a connection or of a request to the end of its head."""
@@ -88,6 +91,7 @@ class Connections:
         self._open: dict[LimitedProtocol, str | None] = {}
         self._by_address: Counter[str] = Counter()
         self._body_bytes = 0
+        self._has_held = False
         self._is_checked = False
 
     def add(self, protocol: LimitedProtocol) -> HTTPStatus | None:
@@ -98,10 +102,10 @@ class Connections:
         address = self._counted_address(protocol)
         refusal = None
         if address is not None and 0 < self.limits.per_address <= self._by_address[address]:
-            own = (each for each, place in self._open.items() if place == address)
-            if not _close_one(own):
+            own = [each for each, place in self._open.items() if place == address]
+            if not _close_some(own):
                 refusal = HTTPStatus.TOO_MANY_REQUESTS
-        elif len(self._open) >= self.limits.connections and not _close_one(self._open):
+        elif len(self._open) >= self.limits.connections and not _close_some(self._open):
             refusal = HTTPStatus.SERVICE_UNAVAILABLE
         self._open[protocol] = address
         if address is not None:
@@ -127,8 +131,9 @@ class Connections:
     def hold_body(self, change: int) -> None:
         """Count bytes of bodies; when there are too many, close the oldest incomplete request."""
         self._body_bytes += change
+        self._has_held |= self._body_bytes > _MUCH_MEMORY
         if change > 0 and self._body_bytes > self.limits.body_bytes:
-            _close_one(each for each in self._open if each.stage is Stage.BODY)
+            _close_some([each for each in self._open if each.stage is Stage.BODY])
 
     def _counted_address(self, protocol: LimitedProtocol) -> str | None:
         address = None if protocol.client is None else protocol.client[0]
@@ -140,7 +145,10 @@ class Connections:
         now = loop.time()
         for each in list(self._open):
             each.check(now)
-        if self._open:
+        if self._has_held and self._body_bytes < _MUCH_MEMORY:
+            self._has_held = False
+            _return_memory()
+        if self._open or self._has_held:
             loop.call_later(self.limits.check, self._check, loop)
         else:
             self._is_checked = False
@@ -357,13 +365,24 @@ def limited_protocol(connections: Connections) -> type[LimitedProtocol]:
     return type("LimitedProtocol", (LimitedProtocol,), {"all": connections})
 
 
-def _close_one(candidates: Any) -> bool:
-    """Close the connection that has waited longest in the first stage; False if all work."""
+def _close_some(candidates: Collection[LimitedProtocol]) -> bool:
+    """Close connections that have waited longest in the first stages; False if all work.
+
+    Several in one pass: a flood of connections would otherwise cost a pass each.
+    """
     waiting = [each for each in candidates if each.stage is not Stage.WORK]
-    if not waiting:
-        return False
-    min(waiting, key=lambda each: (each.stage, each.since)).close_for_another()
-    return True
+    waiting.sort(key=lambda each: (each.stage, each.since))
+    chosen = waiting[: 1 + len(candidates) // _PART]
+    for each in chosen:
+        each.close_for_another()
+    return bool(chosen)
+
+
+def _return_memory() -> None:
+    """Return free memory to the system; the C library keeps it otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # Of glibc.
+    if trim is not None:
+        trim(0)
 
 
 def _is_loopback(address: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from api.problems import TooManyError
 
-MORE_SECONDS: Final = 30.0
+LONG_SECONDS: Final = 60.0
 """The time of such a request, in addition to the time of others."""
 PLACES_OF_A_USER: Final = 2
 _PLACES: Final = 6

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from api.heavy import MORE_SECONDS
+from api.heavy import LONG_SECONDS
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
 from operations.documents.definitions import lint_document
 from operations.errors import UsageError
@@ -25,7 +25,7 @@ from operations.linting import read_content
 
 _SMALL: Final = 32_768
 """Definitions up to this size take less time here than the start of a process."""
-_SECONDS: Final = int(MORE_SECONDS)
+_SECONDS: Final = int(LONG_SECONDS)
 _MOST_MEMORY: Final = 2 * 2**30
 _MOST_MISTAKES: Final = 1000
 _CHECK_SECONDS: Final = 0.1
