@@ -35,6 +35,11 @@ class CorkedTransport:
         self._flush()
         self._transport.close()
 
+    def abort(self) -> None:
+        """Close without what is held."""
+        self._held.clear()
+        self._transport.abort()
+
     def write_eof(self) -> None:
         """Write what is held, and close for writing."""
         self._flush()
@@ -48,4 +53,5 @@ class CorkedTransport:
             held = b"".join(self._held)
             self._held.clear()
             self._size = 0
-            self._transport.write(held)
+            if not self._transport.is_closing():
+                self._transport.write(held)
