@@ -19,13 +19,14 @@ keeps a text on one line.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from common.model.streams.properties import NO_EFFECT, ROUTE, TUNING
 
@@ -89,6 +90,11 @@ _HEADER = re.compile(
 )
 
 
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+_NO_WORD = re.compile(r"[^\w./:=@%+,-]", re.ASCII)
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
 @lru_cache(maxsize=2_000)
 def is_secret(name: str) -> bool:
     """True if the name sounds as if its value must not be shown."""
@@ -102,16 +108,61 @@ def secrets_in(parameters: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return each secret plain, URL-encoded and in base 64, as servers repeat what they got."""
+    """Return each secret in all forms in which programs repeat it."""
     return tuple(
-        spelling
-        for secret in secrets
-        for spelling in (
-            secret,
-            quote(secret, safe=""),
-            b64encode(secret.encode(errors="replace")).decode(),
+        dict.fromkeys(
+            form
+            for secret in secrets
+            for form in (
+                *quotations(secret),
+                b64encode(secret.encode(errors="replace")).decode(),
+                *encodings(secret),
+            )
         )
     )
+
+
+def quotations(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is, in URLs, JSON and HTML, and as shells and Python quote it.
+
+    Programs print hashes in hexadecimal, and hardly ever what was hashed. So this form is left out.
+    """
+    in_urls = (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    return tuple(
+        dict.fromkeys(
+            (
+                secret,
+                *in_urls,
+                # Some programs write %2f for %2F.
+                *(_ESCAPE.sub(lambda found: found[0].lower(), each) for each in in_urls),
+                json.dumps(secret)[1:-1],
+                json.dumps(secret, ensure_ascii=False)[1:-1],
+                repr(secret)[1:-1],
+                html.escape(secret),
+                html.escape(secret, quote=False),
+                # `set -x` of bash, shlex.quote of Python, and printf %q.
+                secret.replace("'", "'\\''"),
+                secret.replace("'", "'\"'\"'"),
+                _NO_WORD.sub(r"\\\g<0>", secret),
+            )
+        )
+    )
+
+
+def encodings(secret: str) -> tuple[str, ...]:
+    """Return a secret in base 64 at each place of a longer text.
+
+    Three bytes are four characters, so that a text has three forms. Each is cut to the characters
+    that depend on the secret alone: `user:` before it, or a line end behind it, as of
+    `echo secret | base64`, changes the others.
+    """
+    raw = secret.encode(errors="replace")
+    found: list[str] = []
+    for lead in range(3):
+        first, end = -(-8 * lead // 6), 8 * (lead + len(raw)) // 6
+        core = b64encode(b"\0" * lead + raw)[first:end].decode()
+        found += [core, core.translate(_URL_SAFE)]
+    return tuple(dict.fromkeys(each for each in found if len(each) >= SHORTEST_MASKED))
 
 
 def printable(text: str) -> str:

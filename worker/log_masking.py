@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from common.masking import SHORTEST_MASKED, secrets_in, spellings
+from common.masking import SHORTEST_MASKED, encodings, quotations, secrets_in
 from worker import task_log
+from worker.secret_search import SecretSearch
 from worker.task_log import Cut
 from worker.workspace import is_own_file
 
@@ -28,8 +30,11 @@ _MOST_READ_BYTES: Final = 10_000_000
 _STEP_BYTES: Final = 256 * 1024
 _LONGEST_BYTES: Final = 16 * 1024
 """Of a longer secret, its beginning is masked."""
-_MOST_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final = 1024 * 1024
 """Of all secrets of an attempt together, in all spellings."""
+_FORMS: Final = 20
+"""About as many bytes are looked for as this many times the secrets have."""
+_NO_LINE_END: Final = re.compile(rb"[^\r\n]")
 _MARKER: Final = b"{setValue("
 _LOOK_BACK_BYTES: Final = 66 * 1024
 _MOST_SPARED: Final = 10_000
@@ -41,7 +46,7 @@ def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
     size = 0
     # Short ones first: a few long ones must not leave them out.
     for secret in sorted(set(secrets), key=lambda each: (len(each), each)):
-        size += 5 * min(len(secret), _LONGEST_BYTES)
+        size += _FORMS * min(len(secret), _LONGEST_BYTES)
         if len(secret) >= SHORTEST_MASKED and size <= _MOST_BYTES:
             found[secret[:_LONGEST_BYTES]] = None
     return tuple(found)
@@ -77,10 +82,11 @@ class LogMask:
     def __init__(self, secrets: Iterable[str], *, spares_outputs: bool) -> None:
         """`spares_outputs`: those in a line that puts out a value wait for `finish`."""
         self.secrets = maskable(secrets)
-        needles = {_bytes(each) for each in _spelled(self.secrets)}
-        # Longer ones first, for those that begin with another.
-        self._needles = tuple(sorted(needles, key=lambda each: (-len(each), each)))
-        self._overlap = max(map(len, self._needles), default=1) - 1
+        self._search = SecretSearch(
+            (_bytes(form) for each in self.secrets for form in quotations(each)),
+            (_bytes(form) for each in self.secrets for form in encodings(each)),
+        )
+        self._overlap = max(0, self._search.longest_bytes - 1)
         self._spares = spares_outputs
         self._spared: list[tuple[int, int]] = []
         self._done = 0
@@ -156,7 +162,7 @@ class LogMask:
     def _mask_block(self, log: int, block: bytes, start: int) -> None:
         spans = [
             (begin, end)
-            for begin, end in self._spans(block)
+            for begin, end in self._search.spans(block)
             if not self._is_spared(log, block, start, begin, end)
         ]
         if not spans:
@@ -164,7 +170,7 @@ class LogMask:
         first, last = spans[0][0], spans[-1][1]
         masked = bytearray(block[first:last])
         for begin, end in spans:
-            masked[begin - first : end - first] = b"*" * (end - begin)
+            masked[begin - first : end - first] = _stars(block[begin:end])
         writer = _writer(log)
         try:
             os.pwrite(writer, masked, start + first)
@@ -174,20 +180,10 @@ class LogMask:
     def _mask_border(self, block: bytes, border: int) -> bytes:
         """Mask the secrets across a border, which would be cut in two there."""
         masked = bytearray(block)
-        for begin, end in self._spans(block[: border + self._overlap]):
+        for begin, end in self._search.spans(block[: border + self._overlap]):
             if begin < border < end:
-                masked[begin:end] = b"*" * (end - begin)
+                masked[begin:end] = _stars(block[begin:end])
         return bytes(masked)
-
-    def _spans(self, block: bytes) -> list[tuple[int, int]]:
-        """Return the places of secrets, in order and without overlaps."""
-        found: list[tuple[int, int]] = []
-        for needle in self._needles:
-            at = block.find(needle)
-            while at >= 0:
-                found.append((at, at + len(needle)))
-                at = block.find(needle, at + len(needle))
-        return _merged(found)
 
     def _is_spared(self, log: int, block: bytes, start: int, begin: int, end: int) -> bool:
         if not self._spares or len(self._spared) >= _MOST_SPARED:
@@ -205,21 +201,9 @@ class LogMask:
         return True
 
 
-def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _spelled(secrets: Sequence[str]) -> Iterable[str]:
-    yield from spellings(secrets)
-    for secret in secrets:
-        yield json.dumps(secret)[1:-1]
-        yield json.dumps(secret, ensure_ascii=False)[1:-1]
+def _stars(text: bytes) -> bytes:
+    """Return as many stars; line ends stay, so that a log keeps its lines."""
+    return _NO_LINE_END.sub(b"*", text)
 
 
 def _bytes(text: str) -> bytes:

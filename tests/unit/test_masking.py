@@ -219,7 +219,7 @@ def test_a_secret_with_control_characters_is_masked_as_it_is_printed() -> None:
 
 
 def test_the_spellings_of_a_secret_are_those_that_servers_repeat() -> None:
-    assert spellings(["p@ss"]) == ("p@ss", "p%40ss", "cEBzcw==")
+    assert {"p@ss", "p%40ss", "cEBzcw=="} <= set(spellings(["p@ss"]))
 
 
 def test_the_secrets_of_parameters_are_the_values_of_secret_names_longer_ones_first() -> None:

@@ -1,0 +1,117 @@
+"""Secrets are found in the forms in which programs print them, wherever they are in a log."""
+
+from __future__ import annotations
+
+import html
+import os
+import random
+import shlex
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from common.masking import encodings, quotations
+from worker import log_masking
+from worker.log_masking import LogMask
+from worker.secret_search import SecretSearch
+
+SECRETS = ("hunter2-p@ss", 'it\'s a "secret" & more', "correct horse battery", "pä$$wörd+/=9")
+
+
+def masked(path: Path, written: bytes, *secrets: str, step: int | None = None) -> bytes:
+    """Return a log after it was masked; with `step` in pieces as a task would write them."""
+    log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC)
+    mask = LogMask(secrets, spares_outputs=False)
+    for at in range(0, len(written), step or len(written)):
+        os.write(log, written[at : at + (step or len(written))])
+        mask.mask(log)
+    found = os.pread(log, os.fstat(log).st_size, 0)
+    os.close(log)
+    assert len(found) == len(written)
+    return found
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_masked_as_programs_print_it(tmp_path: Path, secret: str) -> None:
+    raw = secret.encode()
+    printed = {
+        "echo | base64": b64encode(raw + b"\n"),
+        "curl -v -u": b64encode(b"user:" + raw),
+        "base64 of a longer text": b64encode(b"a=1&password=" + raw + b"&b=2"),
+        "base64 at 76 columns": encodebytes(b"x" * 50 + raw + b"y" * 50),
+        "base64 with CRLF": encodebytes(b"x" * 50 + raw + b"y" * 50).replace(b"\n", b"\r\n"),
+        "base64 for URLs": urlsafe_b64encode(b"ab" + raw),
+        "a URL": quote(secret, safe="").encode(),
+        "a form": quote_plus(secret).encode(),
+        "set -x": shlex.quote(secret).encode(),
+        "HTML": html.escape(secret).encode(),
+        "repr": repr(secret).encode(),
+        "env -0": b"A=1\0PASSWORD=" + raw + b"\0",
+    }
+    for program, text in printed.items():
+        found = masked(tmp_path / "log", b"> " + text + b" <\n", secret)
+        forms = [each.encode() for each in (*quotations(secret), *encodings(secret))]
+        joined = found.replace(b"\r", b"").replace(b"\n", b"")
+        assert not any(form in joined for form in forms), (program, found)
+        assert b"*" * min(8, len(secret)) in joined, (program, found)
+
+
+@pytest.mark.parametrize("lead", range(6))
+def test_base_64_is_masked_with_the_characters_that_share_bits(tmp_path: Path, lead: int) -> None:
+    text = b64encode(b"x" * lead + b"hunter2-p@ss" + b"\n")
+    found = masked(tmp_path / "log", b"Basic " + text + b"\n", "hunter2-p@ss")
+    before, _, rest = found.removeprefix(b"Basic ").partition(b"*")
+    behind = rest.rpartition(b"*")[2].rstrip(b"\n")
+    # At most the characters of the bytes before it, and of the line end behind it.
+    assert (text.startswith(before), text.endswith(behind)) == (True, True)
+    assert len(before) <= 8 * lead // 6
+    assert len(behind) <= 4
+
+
+def test_a_secret_in_base_64_is_masked_whatever_the_sizes_of_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(7)
+    secret = "hunter2-p@ss"
+    for _ in range(60):
+        monkeypatch.setattr(log_masking, "_STEP_BYTES", draw.randrange(3, 90))
+        lead = bytes(draw.choices(b"abc\n", k=draw.randrange(90)))
+        written = b"start\n" + encodebytes(lead + secret.encode() + b"\n") + b"end\n"
+        found = masked(tmp_path / "log", written, secret, step=draw.randrange(1, 120))
+        joined = found.replace(b"\n", b"")
+        assert not any(core.encode() in joined for core in encodings(secret))
+        assert (found.count(b"\n"), found[:6], found[-4:]) == (
+            written.count(b"\n"),
+            b"start\n",
+            b"end\n",
+        )
+
+
+def test_the_search_finds_what_a_plain_search_finds() -> None:
+    draw = random.Random(3)
+    letters = b"abAB12@Q\n"
+    for _ in range(300):
+        needles = {bytes(draw.choices(letters[:-1], k=draw.randrange(4, 9))) for _ in range(6)}
+        block = bytes(draw.choices(letters, k=400)) + b"".join(needles)
+        wanted = {
+            at
+            for needle in needles
+            for begin in range(len(block))
+            if block.startswith(needle, begin)
+            for at in range(begin, begin + len(needle))
+        }
+        search = SecretSearch(needles)
+        for _ in range(2):
+            spans = search.spans(block)
+            assert {at for begin, end in spans for at in range(begin, end)} == wanted
+
+
+def test_a_log_full_of_a_rare_byte_is_searched_for_whole_secrets(tmp_path: Path) -> None:
+    secret = "hunter2-p@ss"
+    written = b"@" * 200_000 + secret.encode() + b"@" * 100_000 + b64encode(secret.encode())
+    found = masked(tmp_path / "log", written, secret)
+    assert secret.encode() not in found
+    assert found.endswith(b"@" + b"*" * 16)
+    assert found.count(b"@") == 300_000

@@ -1,0 +1,207 @@
+"""Finds secrets in a block of a log, in all forms in which programs repeat them.
+
+Pure. A *needle* is a form of a secret. An *encoded* one, in base 64, may be broken by line ends, as
+`base64` breaks its output at 76 columns. The characters beside it share bits with it, and are
+masked too.
+
+A needle with a byte that is rare in logs is found by that byte: `bytes.find` skips to a single byte
+at the speed of memory, and one pass serves all needles with the same byte. Any other needle is
+searched for as a whole. A byte that turns out to be frequent in a log, as an attacker could write
+one, is no longer used for that log.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+
+_MOST_LOOKED_AT: Final = 64
+_SHORTEST_LINE: Final = 32
+"""Lines that break an encoded needle have at least so many characters."""
+_RARE: Final = 0.002
+"""A byte is rare below this part of a usual log."""
+_MOST_PLACES: Final = 0.004
+"""A byte is given up above this part of a block."""
+_FEWEST_PLACES: Final = 50
+_EDGE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_MOST_PADDING: Final = 2
+_LINE_ENDS: Final = b"\r\n"
+_LINE_END: Final = re.compile(rb"[\r\n]")
+_FREQUENT: Final = frozenset(b" etaoinsrhldcumfpgwybvk0123456789.,:;/-_=()[]\"'\n\r\t")
+_LESS_FREQUENT: Final = frozenset(b"ACDEFILMNOPRSTWBjqxz{}<>")
+
+
+def _usual(byte: int) -> float:
+    """Return about the part of a usual log that a byte is."""
+    if byte in _FREQUENT:
+        return 0.02
+    return 0.0015 if byte in _LESS_FREQUENT else 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class _Needle:
+    text: bytes
+    at: int
+    """The place of its rare byte, which is not the last one."""
+    is_encoded: bool
+
+
+class SecretSearch:
+    """The search for some needles. `longest_bytes` bounds the length of what it finds."""
+
+    def __init__(self, plain: Iterable[bytes], encoded: Iterable[bytes] = ()) -> None:
+        self._encoded = sorted({each for each in encoded if each})
+        self._plain = sorted({each for each in plain if each}.difference(self._encoded))
+        reaches = [*map(len, self._plain), *map(_reach, self._encoded)]
+        self.longest_bytes = max(reaches, default=0)
+        self._by_byte: dict[int, dict[int, list[_Needle]]] = {}
+        self._whole: list[bytes] = []
+        self._whole_encoded: list[bytes] = []
+        left = [
+            *((each, False) for each in self._plain),
+            *((each, True) for each in self._encoded),
+        ]
+        while left:
+            # The byte that finds the most needles: each byte is a pass over every block.
+            covers = Counter(byte for text, _ in left for byte in _rare_bytes(text))
+            if not covers:
+                break
+            byte = min(covers, key=lambda each: (-covers[each], _usual(each), each))
+            for text, is_encoded in left:
+                if byte in _rare_bytes(text):
+                    self._add(byte, _Needle(text, text.index(byte), is_encoded))
+            left = [each for each in left if byte not in _rare_bytes(each[0])]
+        for text, is_encoded in left:
+            (self._whole_encoded if is_encoded else self._whole).append(text)
+
+    def spans(self, block: bytes) -> list[Span]:
+        """Return the places of needles in a block, in order and without overlaps."""
+        found: set[Span] = set()
+        for byte in list(self._by_byte):
+            if not self._find_by(byte, block, found):
+                for needles in self._by_byte.pop(byte).values():
+                    self._give_up(needles)
+        for needle in self._whole:
+            found.update((at, at + len(needle)) for at in _places(block, needle))
+        if self._whole_encoded:
+            ends = _LineEnds(block)
+            for needle in self._whole_encoded:
+                found.update(_edged(block, each) for each in ends.spans(needle))
+        return _merged(found)
+
+    def _add(self, byte: int, needle: _Needle) -> None:
+        # The byte behind the rare one tells which needle it may be.
+        by_next = self._by_byte.setdefault(byte, {})
+        following = needle.text[needle.at + 1]
+        for each in (following, *(_LINE_ENDS if needle.is_encoded else b"")):
+            by_next.setdefault(each, []).append(needle)
+
+    def _give_up(self, needles: Iterable[_Needle]) -> None:
+        for needle in needles:
+            whole = self._whole_encoded if needle.is_encoded else self._whole
+            if needle.text not in whole:
+                whole.append(needle.text)
+
+    def _find_by(self, byte: int, block: bytes, found: set[Span]) -> bool:
+        """Find needles by their rare byte; False if it is too frequent here."""
+        by_next, mark = self._by_byte[byte], bytes((byte,))
+        left = max(_FEWEST_PLACES, int(len(block) * _MOST_PLACES))
+        last = len(block) - 1
+        at = block.find(mark)
+        while 0 <= at < last:
+            for needle in by_next.get(block[at + 1], ()):
+                found.update(_at(block, at, needle))
+            left -= 1
+            if not left:
+                return False
+            at = block.find(mark, at + 1)
+        return True
+
+
+def _rare_bytes(text: bytes) -> frozenset[int]:
+    """Return the bytes of a needle by which it can be found."""
+    return frozenset(byte for byte in text[:_MOST_LOOKED_AT][:-1] if _usual(byte) <= _RARE)
+
+
+class _LineEnds:
+    """A block without its line ends, and the way back to places in it."""
+
+    def __init__(self, block: bytes) -> None:
+        self._joined = block.replace(b"\n", b"")
+        if b"\r" in self._joined:
+            self._joined = self._joined.replace(b"\r", b"")
+        self._block = block
+        self._keys: list[int] | None = None
+
+    def spans(self, needle: bytes) -> Iterator[Span]:
+        """Yield the places of an encoded needle in the block."""
+        for at in _places(self._joined, needle):
+            begin, last = self._place(at), self._place(at + len(needle) - 1)
+            if last + 1 - begin <= len(needle) + _breaks(needle):
+                yield begin, last + 1
+
+    def _place(self, at: int) -> int:
+        if self._keys is None:
+            ends = enumerate(_LINE_END.finditer(self._block))
+            self._keys = [found.start() - number for number, found in ends]
+        return at + bisect_right(self._keys, at)
+
+
+def _places(text: bytes, needle: bytes) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
+def _breaks(needle: bytes) -> int:
+    """Return the most bytes of line ends that may be within an encoded needle."""
+    return 2 * (len(needle) // _SHORTEST_LINE + 1)
+
+
+def _reach(needle: bytes) -> int:
+    return len(needle) + _breaks(needle) + 2 + _MOST_PADDING
+
+
+def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
+    """Yield the places of a needle around its rare byte."""
+    begin, text = at - needle.at, needle.text
+    if not needle.is_encoded:
+        if begin >= 0 and block.startswith(text, begin):
+            yield begin, begin + len(text)
+        return
+    before = block[at - 1] if at else -1
+    if needle.at and before != text[needle.at - 1] and before not in _LINE_ENDS:
+        return
+    more = _breaks(text)
+    low = max(0, begin - more)
+    for first, end in _LineEnds(block[low : begin + len(text) + more]).spans(text):
+        yield _edged(block, (low + first, low + end))
+
+
+def _edged(block: bytes, span: Span) -> Span:
+    """Return a span with the characters beside it that share bits with it, and the padding."""
+    begin, end = span
+    if begin and block[begin - 1] in _EDGE:
+        begin -= 1
+    if end < len(block) and block[end] in _EDGE:
+        end += 1
+    for _ in range(_MOST_PADDING):
+        end += block.startswith(b"=", end)
+    return begin, end
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
