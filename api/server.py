@@ -200,7 +200,7 @@ def _connecting(config: Config) -> dict[str, Any]:
     settings = config.api
     return {
         "application_name": f"{NAME}-{settings.port}",
-        "keys": parameter_keys(config),
+        "keys": parameter_keys(config, refuses_unknown=True),
         "connect_timeout": min(
             _CONNECT_PATIENCE, timedelta(seconds=config.database.connect_timeout_seconds)
         ),

@@ -28,6 +28,7 @@ from common.datasource_keys import (
     key_file,
     key_id,
 )
+from common.errors import NotAllowedError
 from common.sealing import DOCUMENT_BEGINS, MARK, TOKEN, may_hold_secrets, sealed, unsealed
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class AsItIs(str):
 class ParameterKeys:
     """Encrypts and decrypts the secrets of documents. For all threads of a process."""
 
-    def __init__(self, keys: DatasourceKeys) -> None:
+    def __init__(self, keys: DatasourceKeys, *, refuses_unknown: bool = False) -> None:
+        """`refuses_unknown`: what is written comes from users, who must not write tokens."""
+        self._refuses = refuses_unknown
         self._keys = keys
         self._lock = threading.Lock()
         self._read_of: tuple[int, ...] | None = None
@@ -73,21 +76,24 @@ class ParameterKeys:
         """Encrypt the secrets of a text, if the key file is for parameters."""
         if type(text) is AsItIs:
             return str(text)
-        if type(text) is Whole:
-            keys = self._sealing()
-            return _token(str(text), keys[0]) if keys and text else str(text)
-        if text[:1] not in DOCUMENT_BEGINS:
+        is_document, is_marked = text[:1] in DOCUMENT_BEGINS, MARK in text
+        if type(text) is not Whole and not is_document and not is_marked:
             return text
-        keys = self._sealing()
-        if not keys:
-            return text
+        keys = self._current()
+        if type(text) is Whole and keys and self._seals:
+            return _token(str(text), keys[0]) if text else ""
+        if is_marked:
+            text = _guarded(text, keys)
+            self._refuse_unknown(text, keys)
+        if not is_document or not keys or not self._seals:
+            return str(text)
         # Most texts are written for each run of a definition: one look for all of them.
         known = self._remembered.get(text)
         if known is not None:
             return known
         made = text
-        if MARK in text or may_hold_secrets(text):
-            made = sealed(_guarded(text, keys), lambda piece: _token(piece, keys[0]))
+        if is_marked or may_hold_secrets(text):
+            made = sealed(text, lambda piece: _token(piece, keys[0]))
         if len(text) <= _LONGEST_REMEMBERED:
             with self._lock:
                 self._remembered[text] = made
@@ -120,10 +126,13 @@ class ParameterKeys:
             f" does not hold ({here}): copy the file from the host on which it was encrypted"
         )
 
-    def _sealing(self) -> list[bytes]:
-        """Return the keys if they encrypt parameters."""
-        keys = self._current()
-        return keys if self._seals else []
+    def _refuse_unknown(self, text: str, keys: list[bytes]) -> None:
+        """Refuse a token of another key in user input: no check here tells whose secret it is."""
+        if not self._refuses:
+            return
+        known = set(map(key_id, keys))
+        if any(found["key"] not in known for found in TOKEN.finditer(text)):
+            raise NotAllowedError(self.trouble(text) or "")
 
     def _current(self) -> list[bytes]:
         """Return the keys, read again when the file has changed; none if they can't be read."""
@@ -148,9 +157,9 @@ class ParameterKeys:
         return known
 
 
-def parameter_keys(config: Config) -> ParameterKeys:
+def parameter_keys(config: Config, *, refuses_unknown: bool = False) -> ParameterKeys:
     """Return the keys of secret parameters by the settings in force."""
-    return ParameterKeys(DatasourceKeys(key_file(config)))
+    return ParameterKeys(DatasourceKeys(key_file(config)), refuses_unknown=refuses_unknown)
 
 
 def _token(piece: str, key: bytes) -> str:

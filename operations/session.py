@@ -107,7 +107,7 @@ class Session:
             max_overflow=1,
             connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
             statement_timeout=timedelta(seconds=settings.statement_timeout_seconds),
-            keys=parameter_keys(self.config),
+            keys=parameter_keys(self.config, refuses_unknown=True),
         )
         try:
             if self._checked:

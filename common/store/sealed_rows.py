@@ -45,7 +45,8 @@ def _cursor(base: type[Any], keys: RowKeys) -> type[Any]:
     def sealed(value: Any) -> Any:
         kind = type(value)
         if kind is str:
-            return keys.sealed(value) if value[:1] in DOCUMENT_BEGINS else value
+            is_plain = value[:1] not in DOCUMENT_BEGINS and MARK not in value
+            return value if is_plain else keys.sealed(value)
         if kind is list:
             first = next((each for each in value if each is not None), None)
             return [sealed(each) for each in value] if isinstance(first, str | list) else value

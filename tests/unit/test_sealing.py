@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.datasource_keys import DatasourceKeys
+from common.errors import NotAllowedError
 from common.masking import is_secret
 from common.parameter_keys import AsItIs, ParameterKeys, Whole
 from common.sealing import MARK, secret_spans
@@ -136,6 +137,21 @@ def test_a_token_that_somebody_types_is_text_and_not_another_s_secret(keys: Para
         read = keys.opened(keys.sealed(text))
         assert "hush" not in read
         assert json.loads(read) == typed
+    for text in (token, f"see {token}"):
+        assert keys.opened(keys.sealed(text)) == text
+
+
+def test_a_token_of_a_key_that_is_not_here_is_refused_from_users_alone(
+    keys: ParameterKeys, tmp_path: Path
+) -> None:
+    sealed = keys.sealed('{"password": "hush"}')
+    file = DatasourceKeys(tmp_path / "key")
+    for _ in range(2):
+        users = ParameterKeys(file, refuses_unknown=True)
+        with pytest.raises(NotAllowedError, match="a secret parameter is encrypted"):
+            users.sealed(sealed)
+        assert ParameterKeys(file).sealed(sealed) == sealed
+        file.make()
 
 
 def test_a_new_key_reads_what_an_older_one_has_encrypted(tmp_path: Path) -> None:
