@@ -244,7 +244,7 @@ def mask_json(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def is_open(value: str) -> bool:
-    """True if a value is nothing but placeholders and references, which name no secret's value."""
+    """True if a value consists of placeholders and references, which hold no secret."""
     return _PLACEHOLDERS.fullmatch(value) is not None
 
 
@@ -348,7 +348,7 @@ def _replaced_property(
 ) -> Any:
     """Replace the secrets of one property of a Kafka consumer.
 
-    A property may also be an object that names a provider of the value. Its type is no secret, nor
+    A property may also be an object that names a provider of the value. Its type is not secret, nor
     is the name of a variable of the environment.
     """
     match value:

@@ -91,7 +91,7 @@ def plan_run(
 
 
 def shown_params(params: Sequence[Property]) -> tuple[Property, ...]:
-    """Return parameters with masks for the values that are secret, wherever they stand."""
+    """Return parameters with masks for secret values, also within other values."""
     secrets = secret_values(params)
     return tuple(
         replace(each, value=MASK)

@@ -13,6 +13,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
+from common.masking import SHORTEST_MASKED
 from common.model.command_param import start_values
 from common.model.commands import CommandType
 from common.model.plans import ParentSnapshot
@@ -87,8 +88,12 @@ def _marked(properties: Sequence[Property], parent: ParentSnapshot) -> list[Prop
     secrets = secret_values(
         (*parse_properties(parent.global_params), *parse_properties(parent.input_pool), *local)
     )
+
+    def holds(value: str, secret: str) -> bool:
+        return value == secret or (len(secret) >= SHORTEST_MASKED and secret in value)
+
     return [
-        replace(each, secret=True) if any(one in each.value for one in secrets) else each
+        replace(each, secret=True) if any(holds(each.value, one) for one in secrets) else each
         for each in properties
     ]
 

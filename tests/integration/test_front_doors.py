@@ -191,7 +191,7 @@ def test_no_page_of_the_console_shows_a_secret_x53(
         for page in sorted(PAGES, key=lambda page: page.method != "GET"):
             if page.path == "/logout":
                 continue
-            for role in PEOPLE:
+            for role in PEOPLE if page.method == "GET" else ("author", "administrator"):
                 with db.begin() as connection:
                     connection.execute(
                         update(t.process_instance).values(state=int(ProcessState.FAILURE))

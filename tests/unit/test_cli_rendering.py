@@ -47,6 +47,28 @@ def test_t45_dates_are_shown_in_the_zone_of_the_run(zone: str | None, said: str)
     assert shown(timezone_id=zone).params["rawScript"] == said
 
 
+def test_an_output_that_repeats_a_secret_is_masked_under_every_name() -> None:
+    secret = {"prop": "db_password", "value": "hunter2-p@ss"}
+    copies = [
+        {"prop": "copy", "value": "hunter2-p@ss"},
+        {"prop": "url", "value": "x?a=hunter2-p@ss"},
+        {"prop": "marked", "value": "hunter3-p@ss", "secret": True},
+        {"prop": "day", "value": "2013-01-01"},
+    ]
+    put_out = shown(global_params=json.dumps([secret]), var_pool=json.dumps(copies)).put_out
+    assert put_out == {
+        "copy": "******",
+        "url": "x?a=******",
+        "marked": "******",
+        "day": "2013-01-01",
+    }
+    # A task that gets them knows the secret by the mark alone.
+    script = {"params": {"rawScript": "echo ${marked} ${day}"}}
+    later = shown(task_json=json.dumps(script), input_pool=json.dumps(copies[2:]))
+    assert later.params == {"rawScript": "echo ****** 2013-01-01"}
+    assert (later.parameters["marked"], later.parameters["day"]) == ("******", "2013-01-01")
+
+
 @pytest.mark.parametrize(("uses_chosen_date", "date"), [(True, "20191103"), (False, "20191102")])
 def test_a_complement_s_business_date_is_shown_as_it_is_configured(
     uses_chosen_date: bool, date: str

@@ -207,6 +207,14 @@ def test_a_value_that_has_no_utf8_form_can_still_be_stored() -> None:
     assert json.loads(text)[0]["value"] == "\ud800"
 
 
+def test_a_marked_output_stays_marked_on_its_way() -> None:
+    pool = properties_json([Property(prop="copy", value="x", secret=True), Property(prop="day")])
+    passed = properties_of(
+        merged([put_out(pool, at=NOON, place=0), put_out(None, at=None, place=1)])
+    )
+    assert [each.get("secret") for each in json.loads(passed or "[]")] == [True, None]
+
+
 def test_merging_prefers_the_later_and_then_the_further_down() -> None:
     early, late = Variable(NOON, 9, "early"), Variable(NOON + SECOND, 1, "late")
     assert merged([{"x": late}, {"x": early}]) == {"x": late}

@@ -114,6 +114,16 @@ def test_an_out_parameter_of_the_task_is_not_handed_down() -> None:
     assert found["x"] == "child"
 
 
+def test_what_is_secret_above_is_marked_in_the_child() -> None:
+    local = [{"prop": "place", "value": "x?key=${copy}"}, {"prop": "day", "value": "1"}]
+    pool = [{"prop": "copy", "value": "hunter2", "secret": True}]
+    child = begun_child(
+        input_pool=json.dumps(pool), task_json=json.dumps({"params": {"localParams": local}})
+    )
+    found = {each["prop"]: each.get("secret") for each in json.loads(child.global_params)}
+    assert found == {"copy": True, "place": True, "day": None}
+
+
 def test_what_is_inherited_is_not_handed_up_again() -> None:
     above = '[{"prop": "x", "direct": "OUT", "type": "VARCHAR", "value": "parent"}]'
     (item,) = json.loads(begun_child(global_params=above).global_params)
