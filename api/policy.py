@@ -117,6 +117,9 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/definitions/{{id}}/proposals/{{proposal}}/withdraw": _admin(
         "definition", own=True
     ),
+    f"GET {BASE}/definitions/{{id}}/shares": _view("definition"),
+    f"POST {BASE}/definitions/{{id}}/shares": _admin("definition"),
+    f"DELETE {BASE}/definitions/{{id}}/shares/{{project}}": _admin("definition"),
     f"DELETE {BASE}/definitions/{{id}}/versions/{{version}}": _admin("definition"),
     f"POST {BASE}/definitions/{{id}}/online": _author("definition"),
     f"POST {BASE}/definitions/{{id}}/offline": _author("definition"),

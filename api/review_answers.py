@@ -57,11 +57,26 @@ class ProposalPage(Answer):
     next: str | None
 
 
+class ForeignReference(Answer):
+    """A task that refers to a definition of another project.
+
+    `starts`: it runs it as a sub process, in the version that is in force then; else it waits for
+    its runs.
+    """
+
+    task: str
+    starts: bool
+    project: str
+    definition: str
+    version: int
+
+
 class ProposalDetail(Proposal):
     """A proposal with its document, and with its difference to what it was made from.
 
     `since` is what has changed in the definition meanwhile. `why_not` says why you can't approve it
-    now; null if you can.
+    now; null if you can. `references` are those to definitions of other projects, with their
+    versions of now.
     """
 
     document: Document
@@ -69,6 +84,7 @@ class ProposalDetail(Proposal):
     outdated: bool
     since: Changes | None
     why_not: str | None
+    references: list[ForeignReference]
 
 
 class NewProposal(Shape):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.masking import MASK
+from common.model.reach import FOREIGN
 
 _ALIKE: Final = 0.8
 _MOST_COMPARED: Final = 40
@@ -112,10 +113,22 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
         edges_added=tuple(each for each in new_edges if each not in old_edges),
         edges_removed=tuple(each for each in old_edges if each not in new_edges),
         settings=tuple(_changes(_settings(before), _settings(after), lines)),
-        risks=tuple(_risks(changed, removed, old)),
+        risks=(*_risks(changed, removed, old), *_rebound(changed, old, new)),
         contents=tuple(
             TaskChange(name=name, was=name, changes=tuple(_contents(new[name]))) for name in added
         ),
+    )
+
+
+def rebound(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each task that refers to other definitions than before.
+
+    A definition of another project is written with its project, as `project/name`.
+    """
+    return tuple(
+        each
+        for name, node in _tasks(after).items()
+        if (old := _tasks(before).get(name)) is not None and (each := _rebinding(name, old, node))
     )
 
 
@@ -310,6 +323,60 @@ def _risks(
                 yield f"{task.name!r} is retried {_number(each.after)} times at most"
             elif each.key == "runFlag" and each.after == "FORBIDDEN":
                 yield f"{task.name!r} no longer runs"
+
+
+def _rebound(
+    changed: Sequence[TaskChange],
+    old: Mapping[str, Mapping[str, Any]],
+    new: Mapping[str, Mapping[str, Any]],
+) -> Iterator[str]:
+    for task in changed:
+        if each := _rebinding(task.name, old[task.was], new[task.name]):
+            yield each
+
+
+def _rebinding(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    old, new = _bindings(before), _bindings(after)
+    if old == new or not (old and new):
+        return None
+    return f"{name!r} refers to another definition: {', '.join(old)} → {', '.join(new)}"
+
+
+def _bindings(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the definitions that a SUB_PROCESS or a DEPENDENT refers to, each once."""
+    found: dict[str, None] = {}
+    for holder in _holders(node):
+        name = holder.get("processDefinitionName") or holder.get("definitionName")
+        number = holder.get("processDefinitionId") or holder.get("definitionId")
+        project = holder.get("projectName")
+        if name:
+            found[f"{project}/{name}" if project else str(name)] = None
+        elif number:
+            # Its name is not known here: it is not shared with this project any more.
+            found[f"{FOREIGN} ({number})"] = None
+    return tuple(found)
+
+
+def _holders(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a task that name a definition."""
+    kind = str(node.get("type", "")).upper()
+    if kind == "SUB_PROCESS":
+        yield _object(node.get("params"))
+    elif kind == "DEPENDENT":
+        groups = _object(node.get("dependence")).get("dependTaskList")
+        for group in groups if isinstance(groups, list) else ():
+            items = _object(group).get("dependItemList")
+            for item in items if isinstance(items, list) else ():
+                yield _object(item)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _number(value: Any) -> int:

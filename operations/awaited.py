@@ -16,13 +16,15 @@ class Awaits:
     """A place at which a definition waits for another, whose run has to end before its own can.
 
     That is a SUB_PROCESS, or an item of a DEPENDENT that can't do without a run of the other in an
-    interval that includes the present. `target` is a name where one stands, else an id.
+    interval that includes the present. `target` is a name where one stands, else an id; `project`
+    is the project that the reference gives.
     """
 
     node: str
     key: str
     target: str | int
     is_start: bool
+    project: str | int | None = None
 
 
 def awaited(document: Mapping[str, Any]) -> Iterator[Awaits]:
@@ -37,6 +39,7 @@ def awaited(document: Mapping[str, Any]) -> Iterator[Awaits]:
                 key=f"{reference.where}.{key}",
                 target=target,
                 is_start=is_start,
+                project=reference.project,
             )
 
 
@@ -51,18 +54,23 @@ def dependent_items(
 
 
 def cycles(
-    name: str, places: Iterable[tuple[Awaits, str]], graph: Mapping[str, Sequence[str]]
+    name: str,
+    places: Iterable[tuple[Awaits, str]],
+    graph: Mapping[str, Sequence[str]],
+    shown: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
     """Yield a mistake for each place by way of which a definition waits for itself (trap T36e).
 
     `places` has what the definition awaits, each with its name in `graph`, which has what every
-    definition awaits; what it lacks awaits nothing.
+    definition awaits; what it lacks awaits nothing. `shown` has the words for definitions whose
+    names in the graph are not for people.
     """
+    words = shown or {}
     for place, target in places:
         # Another run of its own may well have been there, so that only a start is without end.
         way = None if target == name and not place.is_start else _way(target, name, graph)
         if way is not None:
-            around = " → ".join(f"{each[:80]!r}" for each in (name, *way))
+            around = " → ".join(words.get(each, f"{each[:80]!r}") for each in (name, *way))
             yield Finding(
                 severity=Severity.MISTAKE,
                 node=place.node,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CHILD_ID: Final = "processDefinitionId"
 CHILD_CODES: Final = ("processDefinitionCode", "workflowDefinitionCode")
 DEPENDENT_CODE: Final = "definitionCode"
+PROJECT_KEYS: Final = ("projectName", "projectId", "projectCode")
+"""The keys by which a reference says of which project the definition is."""
 DEPENDENT_TASK_CODE: Final = "depTaskCode"
 """The task that an item of a DEPENDENT looks at, by its code in the system that it comes from."""
 PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
@@ -70,6 +72,11 @@ class DefinitionReference:
     @property
     def number(self) -> int | None:
         return id_in(self.holder.get(self.id_key))
+
+    @property
+    def project(self) -> str | int | None:
+        """The project that the reference gives beside the definition, by name or else by id."""
+        return text_in(self.holder, "projectName") or id_in(self.holder.get("projectId"))
 
     @property
     def code(self) -> int | None:

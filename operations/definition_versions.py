@@ -8,7 +8,7 @@ one as it was when the next took its place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
-from common.definition_diff import Difference, difference
+from common.definition_diff import Difference, difference, rebound
 from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import Action
 from common.model.states import ExecutionType
@@ -34,6 +34,7 @@ from common.tenant_accounts import rules_at_save
 from operations.definition_files import InvalidFilesError
 from operations.definition_tags import check_tag, definition_tag
 from operations.exporting import Export, exported_with_references
+from operations.findings import Finding, Severity
 from operations.importing import Imported, import_documents
 from operations.linting import read_content
 from operations.lookup import definition_given
@@ -124,20 +125,47 @@ def keep(
     *,
     at: datetime,
     note: str | None = None,
-) -> None:
-    """Keep the versions that an import has made, and those that they supersede."""
-    for each in imported:
-        if not each.changed:
-            continue
-        former = before.get(each.id)
-        if former is not None:
-            row = former.row
-            old = _document(db, row) | {"executionType": _kind(former.execution_type)}
-            store.keep_former(db, row.id, row.version, json.dumps(old), at=row.update_time)
-        now = definition_by_id(db, each.id)
-        if now is not None:
-            text = json.dumps(_document(db, now))
-            store.keep_version(db, principal, now.id, now.version, text, note=note, at=at)
+) -> list[Imported]:
+    """Keep the versions that an import has made, and those that they supersede.
+
+    Returns the definitions with the bindings that have changed.
+    """
+    return [_kept_with_bindings(db, principal, before, each, at=at, note=note) for each in imported]
+
+
+def _kept_with_bindings(
+    db: Connection,
+    principal: Principal,
+    before: Mapping[int, Former],
+    each: Imported,
+    *,
+    at: datetime,
+    note: str | None,
+) -> Imported:
+    if not each.changed:
+        return each
+    former, now = before.get(each.id), definition_by_id(db, each.id)
+    old: dict[str, Any] | None = None
+    if former is not None:
+        row = former.row
+        old = _document(db, row) | {"executionType": _kind(former.execution_type)}
+        store.keep_former(db, row.id, row.version, json.dumps(old), at=row.update_time)
+    if now is None:
+        return each
+    document = _document(db, now)
+    text = json.dumps(document)
+    store.keep_version(db, principal, now.id, now.version, text, note=note, at=at)
+    changes = () if old is None else rebound(old, document)
+    return replace(each, rebound=changes, findings=(*each.findings, *map(_of_rebinding, changes)))
+
+
+def _of_rebinding(change: str) -> Finding:
+    return Finding(severity=Severity.WARNING, key="tasks", problem=change)
+
+
+def rebound_detail(detail: str, imported: Iterable[Imported]) -> str:
+    """Return the detail of an audit line with the bindings that the order has changed."""
+    return "; ".join((detail, *(each for one in imported for each in one.rebound)))
 
 
 @operation
@@ -270,7 +298,7 @@ def restore(
             check_tag(db, row, expected)
         check_unreviewed(db, session.principal, row.project_id)
         kept = _kept(db, row, version) | {"name": row.name}
-        return put_in_force(
+        restored = put_in_force(
             db,
             session,
             session.principal,
@@ -281,6 +309,8 @@ def restore(
             at=at,
             note=f"version {version} again",
         )
+        made.detail = rebound_detail(made.detail, [restored])
+        return restored
 
 
 def put_in_force(
@@ -322,8 +352,7 @@ def put_in_force(
             data_dir=str(session.config.data_dir),
             accounts=rules_at_save(session.config),
         )
-    keep(db, author, before, imported, at=at, note=note)
-    return imported[0]
+    return keep(db, author, before, imported, at=at, note=note)[0]
 
 
 def delete_version(session: Session, definition: str | int, version: int) -> DefinitionRow:

@@ -142,7 +142,8 @@ def import_definitions(
             accounts=rules_at_save(session.config),
             own_codes=own_codes,
         )
-        definition_versions.keep(db, session.principal, formers, imported, at=at)
+        imported = definition_versions.keep(db, session.principal, formers, imported, at=at)
+        made.detail = "; ".join(each for one in imported for each in one.rebound) or None
         imported = _placed(db, session.principal, imported, formers, project_id=project_id)
         lost = [each for one in imported for each in one.findings if each.keeps_offline]
         if whole and lost:

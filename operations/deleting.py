@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import NotAllowedError
-from common.model.rights import Action
+from common.model.reach import FOREIGN
+from common.model.rights import Action, Principal
 from common.model.states import ProcessState, ReleaseState
 from common.store.connect import Connection
 from common.store.people import deletions as store
@@ -22,6 +23,7 @@ from common.store.people.definitions import DefinitionRow, definitions, lock_imp
 from common.store.people.deletions import DeletedInstances, LockedInstance, WaitingCommand
 from common.store.people.rights import Thing
 from common.store.people.schedule_requests import delete_schedules
+from common.store.people.shares import seen_among, shared_with
 from common.store.transaction import transaction
 from operations.definition_document import (
     DefinitionReference,
@@ -121,7 +123,7 @@ def delete_definitions(
         refuse(
             [
                 *_release_faults(rows, states, schedules),
-                *_reference_faults(db, rows),
+                *_reference_faults(db, session.principal, rows),
                 *_live_faults(db, rows),
             ]
         )
@@ -228,26 +230,61 @@ def _release_faults(
             )
 
 
-def _reference_faults(db: Connection, rows: Mapping[int, DefinitionRow]) -> Iterator[str]:
-    """Yield a fault for each place that would lead nowhere, outside what is deleted together."""
+def _reference_faults(
+    db: Connection, principal: Principal, rows: Mapping[int, DefinitionRow]
+) -> Iterator[str]:
+    """Yield a fault for each place that would lead nowhere, outside what is deleted together.
+
+    What refers to a definition from another project counts while that one is shared with it.
+    """
     together = " ".join(shlex.quote(row.name) for row in rows.values())
+    sharing = shared_with(db, rows)
+    seen = seen_among(db, principal, {each for those in sharing.values() for each in those})
     for other in definitions(db):
         if other.id in rows:
             continue
         for row, reference in _references(other.process_definition_json, rows):
-            yield (
-                f"{other.name!r} refers to {row.name!r} in task {reference.node!r}; import it"
-                " without that, or delete both: orcaflow definition delete"
-                f" {shlex.quote(other.name)} {together}"
-            )
+            if not _reaches(other.project_id, row, sharing):
+                continue
+            if _is_foreign(other.project_id, row, seen):
+                yield (
+                    f"{FOREIGN} refers to {row.name!r}; end the share with its project first:"
+                    f" orcaflow definition shares {shlex.quote(row.name)}"
+                )
+            else:
+                yield (
+                    f"{other.name!r} refers to {row.name!r} in task {reference.node!r}; import it"
+                    " without that, or delete both: orcaflow definition delete"
+                    f" {shlex.quote(other.name)} {together}"
+                )
             break
-    for instance_id, document in store.live_documents(db):
-        for row, reference in _references(document, rows):
-            yield (
-                f"process instance {instance_id} goes on, and refers to {row.name!r} in task"
-                f" {reference.node!r}; stop it first: orcaflow instance stop {instance_id} --wait"
-            )
+    for run in store.live_documents(db):
+        for row, reference in _references(run.document, rows):
+            if not _reaches(run.project_id, row, sharing):
+                continue
+            if _is_foreign(run.project_id, row, seen):
+                yield (
+                    f"a process instance of another project is live and refers to {row.name!r};"
+                    " end the share with its project first:"
+                    f" orcaflow definition shares {shlex.quote(row.name)}"
+                )
+            else:
+                yield (
+                    f"process instance {run.id} goes on, and refers to {row.name!r} in task"
+                    f" {reference.node!r}; stop it first: orcaflow instance stop {run.id} --wait"
+                )
             break
+
+
+def _reaches(
+    project_id: int | None, row: DefinitionRow, sharing: Mapping[int, frozenset[int]]
+) -> bool:
+    return project_id == row.project_id or project_id in sharing.get(row.id, ())
+
+
+def _is_foreign(project_id: int | None, row: DefinitionRow, seen: frozenset[int] | None) -> bool:
+    """Return True for a project of which the caller may see nothing."""
+    return project_id != row.project_id and seen is not None and project_id not in seen
 
 
 def _references(

@@ -22,9 +22,10 @@ from common.model.rights import Action
 from common.store.people import drafts as store
 from common.store.people.definitions import lock_imports
 from common.store.people.drafts import DraftRow
+from operations.bindings import with_bindings
 from operations.definition_files import InvalidFilesError
 from operations.definition_tags import definition_tag
-from operations.definition_versions import document_in, put_in_force
+from operations.definition_versions import document_in, put_in_force, rebound_detail
 from operations.draft_texts import (
     JSON_KEY,
     PLACE,
@@ -285,7 +286,8 @@ def publish_draft(
             at=at,
             note=note,
         )
-        made.object_id, made.detail = imported.id, f"version {imported.version}"
+        made.object_id = imported.id
+        made.detail = rebound_detail(f"version {imported.version}", [imported])
         return imported
 
 
@@ -484,7 +486,10 @@ def _shown(db: Connection, session: Session, target: Target, known: DraftRow | N
     found = None
     if looked.document is not None:
         base = base_document(db, target, known.base_version)
-        found = difference(base, versioned(looked.document))
+        bound = with_bindings(
+            db, versioned(looked.document), project_id=target.project_id, row=target.row
+        )
+        found = difference(base, bound)
     return Draft(
         target=target,
         revision=known.revision,

@@ -14,12 +14,12 @@ from common.store.connect import Connection
 from common.store.people.datasources import datasource_names
 from common.store.people.definitions import (
     DefinitionRow,
-    definitions_with_ids,
     drawing,
     execution_type_of,
 )
 from common.store.people.environments import environment_names
 from common.store.people.schedule_views import schedules
+from common.store.people.shares import targets_with_ids
 from common.store.people.worker_groups import worker_groups
 from operations.references import add_names, wanted
 from operations.secret_references import with_references
@@ -52,10 +52,11 @@ def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[st
     except (ValueError, RecursionError):
         inner = text
     if isinstance(inner, dict):
-        named = definitions_with_ids(db, sorted(wanted(inner).definition_ids))
         add_names(
             inner,
-            definitions={row.id: (row.name, row.project_name or "default") for row in named},
+            project_id=found.project_id,
+            # The name of one that is not reached any more is not for readers of this project.
+            definitions=targets_with_ids(db, found.project_id, wanted(inner).definition_ids),
             datasources=datasource_names(db),
             worker_groups=worker_groups(db),
             environments=environment_names(db),

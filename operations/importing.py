@@ -15,7 +15,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
-from common.model.rights import Action, Principal
+from common.model.reach import Target
+from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.connect import Connection
 from common.store.people.datasources import datasource_names, datasources
@@ -23,7 +24,6 @@ from common.store.people.definitions import (
     DefinitionRow,
     NamedDefinition,
     definition_by_name,
-    definitions_named,
     definitions_of_codes,
     definitions_with_codes,
     definitions_with_ids,
@@ -38,8 +38,13 @@ from common.store.people.definitions import (
 )
 from common.store.people.environments import environment_codes
 from common.store.people.pools import known_pools
-from common.store.people.rights import Thing
 from common.store.people.schedule_requests import take_schedules_offline
+from common.store.people.shares import (
+    name_of_project,
+    seen_among,
+    targets_named,
+    targets_with_ids,
+)
 from common.store.people.worker_groups import (
     make_worker_group,
     tenant_ids,
@@ -47,7 +52,8 @@ from common.store.people.worker_groups import (
     worker_groups,
 )
 from common.tenant_accounts import AccountRules
-from operations.awaited import Awaits, awaited, cycles, dependent_items
+from operations.awaited import dependent_items
+from operations.bindings import bound_ids
 from operations.definition_document import (
     DEPENDENT_TASK_CODE,
     asks_for_all,
@@ -56,20 +62,20 @@ from operations.definition_document import (
     nodes_of,
 )
 from operations.definition_files import DefinitionDocument, InvalidFilesError, Mistake
+from operations.definition_reach import Reach
 from operations.exported_schedule import ImportedSchedule, save_schedule
 from operations.findings import Finding, Severity
+from operations.import_cycles import waits_for_itself
 from operations.imported_secrets import with_secrets
 from operations.leniency import unmapped_reference
 from operations.references import (
     Catalog,
-    Target,
     Wanted,
     name_tasks_awaited,
     number_references,
     pool_names,
     wanted,
 )
-from operations.rights import seen
 from operations.stored_documents import stored_document
 from operations.tenant_checks import check_accounts, tenant_of
 
@@ -78,7 +84,8 @@ from operations.tenant_checks import check_accounts, tenant_of
 class Imported:
     """One document as it was imported.
 
-    `is_kept_offline` says that it is OFFLINE for want of a part that the findings name.
+    `is_kept_offline` says that it is OFFLINE for want of a part that the findings name. `rebound`
+    has a sentence for each task that refers to another definition than before.
     """
 
     document: DefinitionDocument
@@ -91,6 +98,7 @@ class Imported:
     schedules: tuple[ImportedSchedule, ...] = ()
     project: str | None = None
     """The name of the project that it was imported into."""
+    rebound: tuple[str, ...] = ()
 
 
 def import_documents(
@@ -125,17 +133,27 @@ def import_documents(
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
     needed = [wanted(each.document) for each in documents]
-    catalog, made_groups = _catalog(db, needed, ids, project_id, own_codes=own_codes)
+    reach = _reach(
+        db,
+        principal,
+        needed,
+        before=before,
+        ids=ids,
+        project_id=project_id,
+        own_codes=own_codes,
+    )
+    catalog, made_groups = _catalog(db, needed, reach)
     mistakes: list[Mistake] = []
     numbered: dict[str, dict[str, Any]] = {}
     lost: dict[str, list[Finding]] = {}
     for document in documents:
         inner: dict[str, Any] = copy.deepcopy(dict(document.document))
-        found = list(number_references(inner, catalog))
-        lost[document.name] = []
+        about = list(number_references(inner, catalog, referring=document.name))
+        found = [each for each in about if each.is_mistake]
+        lost[document.name] = [each for each in about if not each.is_mistake]
         if document.is_later:
             found.extend(_unknown_tasks(db, inner))
-            lost[document.name] = [unmapped_reference(each) for each in found]
+            lost[document.name] += [unmapped_reference(each) for each in found]
             if inner.get("tenantCode") not in catalog.tenants:
                 inner.pop("tenantCode", None)
         else:
@@ -143,8 +161,9 @@ def import_documents(
         numbered[document.name] = inner
     mistakes.extend(check_accounts(db, documents, numbered, accounts, warnings=lost))
     if not mistakes:
-        _check_awaited(db, principal, numbered, ids)
-        mistakes.extend(_cycles(db, documents, numbered, ids))
+        mistakes.extend(
+            waits_for_itself(db, principal, documents, numbered, ids=ids, project_id=project_id)
+        )
     if mistakes:
         raise InvalidFilesError(mistakes)
     doubts = _doubts(db, numbered, ids)
@@ -315,24 +334,51 @@ def _of_new_group(name: str) -> Finding:
     )
 
 
-def _catalog(
+def _reach(
     db: Connection,
+    principal: Principal,
     wanted: Sequence[Wanted],
+    *,
+    before: Mapping[str, DefinitionRow | None],
     ids: Mapping[str, int],
     project_id: int,
-    *,
     own_codes: bool,
-) -> tuple[Catalog, list[str]]:
-    """Return the targets of the documents' references, and the worker groups made for them."""
+) -> Reach:
+    """Return the definitions that the documents may refer to: those of the same import too."""
     names = sorted({name for each in wanted for name in each.definition_names})
     numbers = sorted({number for each in wanted for number in each.definition_ids})
-    codes_wanted = sorted({code for each in wanted for code in each.definition_codes})
-    definitions: dict[str, Target] = {}
-    for row in definitions_named(db, names):
-        # The default project's come first, and go before those of the same name elsewhere.
-        definitions.setdefault(row.name, Target(id=row.id, project_id=row.project_id))
-    for name, number in ids.items():
-        definitions[name] = Target(id=number, project_id=project_id)
+    codes = sorted({code for each in wanted for code in each.definition_codes})
+    own_name = name_of_project(db, project_id)
+    named: dict[str, list[Target]] = {
+        name: [Target(id=number, project_id=project_id, name=name, project_name=own_name)]
+        for name, number in ids.items()
+    }
+    known = set(ids.values())
+    for target in targets_named(db, project_id, names):
+        if target.id not in known:
+            named.setdefault(target.name, []).append(target)
+    rows = _by_code(
+        definitions_with_codes(db, codes), definitions_of_codes(db, codes if own_codes else ())
+    )
+    coded = targets_with_ids(db, project_id, {each.id for those in rows.values() for each in those})
+    return Reach(
+        project_id=project_id,
+        names=named,
+        ids=targets_with_ids(db, project_id, numbers),
+        codes={
+            code: found[0]
+            for code, those in rows.items()
+            if (found := [coded[each.id] for each in those if each.id in coded])
+        },
+        bound={name: bound_ids(row) for name, row in before.items() if row is not None},
+        visible=seen_among(
+            db, principal, {each.project_id for those in named.values() for each in those}
+        ),
+    )
+
+
+def _catalog(db: Connection, wanted: Sequence[Wanted], reach: Reach) -> tuple[Catalog, list[str]]:
+    """Return the targets of the documents' references, and the worker groups made for them."""
     sources: dict[str, tuple[int, ...]] = {}
     source_names: dict[int, str] = {}
     if any(each.datasource_names or each.datasource_ids for each in wanted):
@@ -352,12 +398,7 @@ def _catalog(
     codes = sorted({code for each in wanted for code in each.tenant_codes})
     return (
         Catalog(
-            definitions=definitions,
-            definition_ids=frozenset(row.id for row in definitions_with_ids(db, numbers)),
-            definition_codes=_by_code(
-                definitions_with_codes(db, codes_wanted),
-                definitions_of_codes(db, codes_wanted if own_codes else ()),
-            ),
+            reach=reach,
             datasources=sources,
             datasource_ids=frozenset(source_names),
             worker_groups=groups,
@@ -370,97 +411,13 @@ def _catalog(
 
 def _by_code(
     rows: Iterable[NamedDefinition], own: Mapping[int, NamedDefinition]
-) -> dict[int, Target]:
-    """Return `own`, and those that keep codes of another system; the first of each code."""
-    found = dict(own)
+) -> dict[int, list[NamedDefinition]]:
+    """Return the definitions of each code: `own` first, then those that keep it from elsewhere."""
+    found = {code: [row] for code, row in own.items()}
     for row in rows:
         if (code := code_in(stored_document(row).get("code"))) is not None:
-            found.setdefault(code, row)
-    return {code: Target(id=row.id, project_id=row.project_id) for code, row in found.items()}
-
-
-def _check_awaited(
-    db: Connection,
-    principal: Principal,
-    numbered: Mapping[str, Mapping[str, Any]],
-    ids: Mapping[str, int],
-) -> None:
-    """Refuse to run or to look at definitions where the author may not do so by hand."""
-    if principal.owns_database:
-        return
-    own = frozenset(ids.values())
-    for inner in numbered.values():
-        begun = {place.target for place in awaited(inner) if place.is_start}
-        for number in sorted(wanted(inner).definition_ids - own):
-            action = Action.OPERATE if number in begun else Action.VIEW
-            seen(db, principal, action, Thing.DEFINITION, number)
-
-
-def _cycles(
-    db: Connection,
-    documents: Sequence[DefinitionDocument],
-    numbered: Mapping[str, Mapping[str, Any]],
-    ids: Mapping[str, int],
-) -> list[Mistake]:
-    """Places by way of which a definition of this import waits for itself, whatever lies between.
-
-    Follows ids, as the daemons do; rows may also name what they wait for.
-    """
-    called = {number: name for name, number in ids.items()}
-    places = {name: list(awaited(inner)) for name, inner in numbered.items()}
-    known = set(ids.values())
-    waiting = sorted({_number(each.target) for those in places.values() for each in those} - known)
-    targets: dict[str, list[int]] = {
-        name: [_number(each.target) for each in those] for name, those in places.items()
-    }
-    while waiting:
-        rows = definitions_with_ids(db, waiting)
-        known.update(waiting)
-        found: set[int] = set()
-        awaits = {row.id: list(awaited(stored_document(row))) for row in rows}
-        by_name = _ids_of_names(db, awaits.values(), ids)
-        for row in rows:
-            # One of another project may have the same name.
-            called[row.id] = row.name if row.name not in ids else f"{row.name} ({row.id})"
-            targets[called[row.id]] = [
-                each.target if isinstance(each.target, int) else by_name.get(each.target, 0)
-                for each in awaits[row.id]
-            ]
-            found.update(targets[called[row.id]])
-        waiting = sorted(found - known - {0})
-    graph = {
-        name: [called[number] for number in those if number in called]
-        for name, those in targets.items()
-    }
-    return [
-        Mistake(place=document.place, text=str(finding))
-        for document in documents
-        for finding in cycles(
-            document.name,
-            [
-                (place, called[_number(place.target)])
-                for place in places[document.name]
-                if _number(place.target) in called
-            ],
-            graph,
-        )
-    ]
-
-
-def _number(target: str | int) -> int:
-    """The id that a place refers to; every name has been turned into one before."""
-    return target if isinstance(target, int) else 0
-
-
-def _ids_of_names(
-    db: Connection, places: Iterable[Sequence[Awaits]], ids: Mapping[str, int]
-) -> dict[str, int]:
-    """Return the ids of definitions that rows refer to by name instead of by number."""
-    names = {each.target for those in places for each in those if isinstance(each.target, str)}
-    found: dict[str, int] = {}
-    for row in definitions_named(db, sorted(names - set(ids))):
-        found.setdefault(row.name, row.id)
-    return found | {name: ids[name] for name in names if name in ids}
+            found.setdefault(code, []).append(row)
+    return found
 
 
 def _doubts(

@@ -52,6 +52,7 @@ _DEPENDENCE: Final = ("relation", "dependTaskList")
 _GROUP: Final = ("relation", "dependItemList")
 _ITEM: Final = (
     *("projectId", "projectName", "definitionId", "definitionName", "definitionList", "depTasks"),
+    "projectCode",
     *("cycle", "dateValue", "intervals", "status", "state"),
     *("dataset", "lateness", "idleAfter"),
 )

@@ -23,8 +23,9 @@ from common.store.people.definitions import definition_by_name, lock_imports
 from common.store.people.drafts import author_of
 from common.store.people.proposals import ProposalRow
 from common.store.people.rights import Thing, held
+from operations.bindings import ForeignReference, foreign_references, with_bindings
 from operations.definition_tags import check_tag, definition_tag
-from operations.definition_versions import put_in_force
+from operations.definition_versions import put_in_force, rebound_detail
 from operations.drafts import (
     Target,
     base_document,
@@ -54,7 +55,8 @@ class Proposal:
     """A proposal with its document, and with its difference to what it was made from.
 
     `since` is what has changed in the definition meanwhile: with any of it the proposal can't be
-    approved. `why_not` says why whoever asks can't decide about it; None if they can.
+    approved. `why_not` says why whoever asks can't decide about it; None if they can. `references`
+    are those to definitions of other projects, as they are now.
     """
 
     row: ProposalRow
@@ -63,6 +65,7 @@ class Proposal:
     is_outdated: bool
     since: Difference | None
     why_not: str | None
+    references: tuple[ForeignReference, ...] = ()
 
 
 @operation
@@ -93,7 +96,10 @@ def propose(
         else:
             _check_expected(db, target, expected)
             content = json.dumps(document)
-        wanted = sound(session, content, target)
+        # Its bindings are part of what is approved.
+        wanted = with_bindings(
+            db, sound(session, content, target), project_id=target.project_id, row=target.row
+        )
         name = str(wanted["name"])
         if target.row is None and definition_by_name(db, name, project_id=target.project_id):
             raise NameTakenError(f"there is a process definition {name!r} already")
@@ -180,6 +186,12 @@ def approve(
             )
         if target.row is None and definition_by_name(db, row.name, project_id=row.project_id):
             raise NameTakenError(f"there is a process definition {row.name!r} by now")
+        document = json.loads(store.document_of(db, row.id))
+        if with_bindings(db, document, project_id=row.project_id, row=target.row) != document:
+            raise NotAllowedError(
+                f"proposal {row.id} refers to definitions whose names mean others now; its author"
+                " has to propose it again"
+            )
         author = Principal(
             user_id=row.user_id or 1, user_name=row.user_name, owns_database=row.user_id == 0
         )
@@ -188,7 +200,7 @@ def approve(
             db,
             session,
             target,
-            json.loads(store.document_of(db, row.id)),
+            document,
             author=author,
             name=row.name,
             at=at,
@@ -206,7 +218,9 @@ def approve(
                 revision=row.draft_revision,
             )
         made.object_id = imported.id
-        made.detail = f"proposal {row.id} of {row.user_name}, version {imported.version}"
+        made.detail = rebound_detail(
+            f"proposal {row.id} of {row.user_name}, version {imported.version}", [imported]
+        )
         return store.find_proposal(db, row.id) or row
 
 
@@ -303,6 +317,7 @@ def proposal_detail(
             is_outdated=is_outdated,
             since=difference_since(db, target, row.base_version) if is_outdated else None,
             why_not=_why_not(db, session.principal, target, row, is_outdated=is_outdated),
+            references=foreign_references(db, document, project_id=row.project_id, row=target.row),
         )
 
 

@@ -16,11 +16,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from common.model.datasource_references import SparkSource, replace_sources, spark_sources
+from common.model.reach import Target
 from common.model.task_type import DatasourceUse
 from common.task_types import task_type_spec
 from operations.definition_document import (
-    CHILD_ID,
     DEPENDENT_TASK_CODE,
+    PROJECT_KEYS,
     DefinitionReference,
     code_in,
     definition_references,
@@ -33,6 +34,7 @@ from operations.definition_document import (
     text_in,
     type_of,
 )
+from operations.definition_reach import Reach, name_definition, number_definition
 from operations.environment_references import (
     environment_wanted,
     name_environment,
@@ -56,24 +58,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The names of foreign ids: `given` by a person, `labels` of definitions in the exports."""
+    """The names of foreign ids: `given` by a person, `labels` of definitions in the exports.
+
+    `exported` are the names of the definitions that the exports hold, by their projects there.
+    """
 
     given: Mapping[tuple[Kind, int], str] = field(default_factory=dict)
     labels: Mapping[int, str] = field(default_factory=dict)
+    exported: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, kind: Kind, foreign_id: int) -> str | None:
         name = self.given.get((kind, foreign_id))
         if name is None and kind is Kind.DEFINITION:
             return self.labels.get(foreign_id)
         return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A definition that others may refer to, in the database that takes them."""
-
-    id: int
-    project_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +96,7 @@ class Catalog:
     A data source's name may stand for several rows: none has to be unique.
     """
 
-    definitions: Mapping[str, Target]
-    definition_ids: frozenset[int] = frozenset()
-    definition_codes: Mapping[int, Target] = field(default_factory=dict)
+    reach: Reach = field(default_factory=Reach)
     datasources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     datasource_ids: frozenset[int] = frozenset()
     worker_groups: Mapping[str, int] = field(default_factory=dict)
@@ -229,8 +225,13 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
     )
 
 
-def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Finding]:
-    """Turn each name into the id that it has in this database; what is not there is a mistake."""
+def number_references(
+    document: dict[str, Any], catalog: Catalog, *, referring: str | None = None
+) -> Iterator[Finding]:
+    """Turn each name into the id that it has in this database; what is not there is a mistake.
+
+    `referring` is the name of the definition that the document is of.
+    """
     tenant = text_in(document, "tenantCode")
     if tenant is not None:
         found = catalog.tenants.get(tenant)
@@ -239,7 +240,7 @@ def number_references(document: dict[str, Any], catalog: Catalog) -> Iterator[Fi
         else:
             document["tenantId"] = found
     for reference in definition_references(document):
-        yield from _number_definition(reference, catalog)
+        yield from number_definition(reference, catalog.reach, referring=referring)
     for node in nodes_of(document):
         name = name_of(node)
         if _datasource_use(node) is DatasourceUse.ONE:
@@ -268,13 +269,18 @@ def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
         if item.pop(DEPENDENT_TASK_CODE, None) is not None:
             item["depTasks"] = "a task"
     names = wanted(copied)
-    target = Target(id=1, project_id=1)
+    for reference in definition_references(copied):
+        for key in PROJECT_KEYS:
+            reference.holder.pop(key, None)
+    target = Target(id=1, project_id=1, name="")
     for _ in number_references(
         copied,
         Catalog(
-            definitions=dict.fromkeys(names.definition_names, target),
-            definition_ids=names.definition_ids,
-            definition_codes=dict.fromkeys(names.definition_codes, target),
+            reach=Reach(
+                names=dict.fromkeys(names.definition_names, (target,)),
+                ids=dict.fromkeys(names.definition_ids, target),
+                codes=dict.fromkeys(names.definition_codes, target),
+            ),
             datasources=dict.fromkeys(names.datasource_names, (1,)),
             datasource_ids=names.datasource_ids,
             worker_groups=dict.fromkeys(names.worker_group_names, 1),
@@ -304,23 +310,21 @@ def pool_names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def add_names(
     document: dict[str, Any],
     *,
-    definitions: Mapping[int, tuple[str, str]],
+    project_id: int,
+    definitions: Mapping[int, Target],
     datasources: Mapping[int, str],
     worker_groups: Mapping[int, str],
     environments: Mapping[int, str],
 ) -> None:
     """Name what the ids stand for now, so that the document means the same in another database.
 
-    `definitions` gives the name and the project's name. An id that nobody has is left as it is.
+    `definitions` are those that the document's project, `project_id`, reaches. An id of none of
+    them is left as it is.
     """
     for reference in definition_references(document):
         found = definitions.get(reference.number or 0)
-        if found is not None:
-            del reference.holder[reference.id_key]
-            reference.holder.pop("projectId", None)
-            reference.holder[reference.name_key] = found[0]
-            if reference.id_key != CHILD_ID:
-                reference.holder["projectName"] = found[1]
+        if found is not None and reference.name is None:
+            name_definition(reference, found, own_project=project_id)
     for node in nodes_of(document):
         if _datasource_use(node) is DatasourceUse.ONE:
             params = object_in(node, "params") or {}
@@ -371,6 +375,8 @@ def _name_definition(
         reference.holder[reference.name_key] = name
         for key in (reference.id_key, *reference.code_keys):
             reference.holder.pop(key, None)
+        if foreign:
+            _name_project(reference, name, names, is_given=given is not None)
     elif foreign and number is not None:
         yield Finding(
             severity=Severity.MISTAKE,
@@ -379,6 +385,20 @@ def _name_definition(
             problem=f"definition {number} of the other database has no name in this file",
             cure=f"say which one it is: {_map_option(Kind.DEFINITION, number, 'NAME')}",
         )
+
+
+def _name_project(
+    reference: DefinitionReference, name: str, names: Names, *, is_given: bool
+) -> None:
+    """Drop the ids of foreign projects, and the names of those whose definitions are imported too.
+
+    Their definitions come into one project here, so that the name alone means them.
+    """
+    for key in PROJECT_KEYS:
+        project = reference.holder.get(key)
+        comes_too = isinstance(project, str) and name in names.exported.get(project, ())
+        if key != "projectName" or is_given or comes_too:
+            reference.holder.pop(key, None)
 
 
 def _name_datasource(
@@ -482,50 +502,6 @@ def _name_resources(node: dict[str, Any], name: str, names: Names) -> Iterator[F
                 problem=f"resource {number} is named by its id alone, which is no file",
                 cure="give its path as 'res', or " + _map_option(Kind.RESOURCE, number, "PATH"),
             )
-
-
-def _number_definition(reference: DefinitionReference, catalog: Catalog) -> Iterator[Finding]:
-    name = reference.name
-    if name is not None:
-        target = catalog.definitions.get(name)
-        if target is None:
-            yield _missing(
-                reference.node,
-                f"{reference.where}.{reference.name_key}",
-                f"there is no process definition {name!r:.200}",
-                "import it too: `orcaflow definition import` takes several files at once",
-            )
-            return
-        # One of the two alone: with both, they could come to mean different definitions.
-        del reference.holder[reference.name_key]
-        reference.holder[reference.id_key] = target.id
-        if reference.id_key != CHILD_ID:
-            reference.holder["projectId"] = target.project_id
-        return
-    number, code = reference.number, reference.code
-    if number is not None and number not in catalog.definition_ids:
-        yield _missing(
-            reference.node,
-            f"{reference.where}.{reference.id_key}",
-            f"there is no process definition with the id {number}",
-            f"name it instead, as {reference.name_key}",
-        )
-    if code is not None:
-        by_code = catalog.definition_codes.get(code)
-        if by_code is None:
-            yield _missing(
-                reference.node,
-                f"{reference.where}.{reference.code_keys[0]}",
-                f"definition {code} of the other system is neither in these files nor here",
-                "import its export before this one or with it, or say which one it is:"
-                f" {_map_option(Kind.DEFINITION, code, 'NAME')}",
-            )
-            return
-        for key in reference.code_keys:
-            reference.holder.pop(key, None)
-        reference.holder[reference.id_key] = by_code.id
-        if reference.id_key != CHILD_ID:
-            reference.holder["projectId"] = by_code.project_id
 
 
 def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:

@@ -25,6 +25,20 @@ SUB_PROCESS: Final = TaskTypeSpec(
             shape=Shape.NUMBER,
             about="The definition, by its id in this database.",
         ),
+        Key(
+            name="projectName",
+            about="The project of the definition, by its name; else the own one goes first.",
+        ),
+        Key(
+            name="projectId",
+            shape=Shape.NUMBER,
+            about="The project of the definition, by its id in this database.",
+        ),
+        Key(
+            name="projectCode",
+            shape=Shape.NUMBER,
+            about="The project of the definition, as an export names it. Not read.",
+        ),
     ),
     # It retries inside.
     is_retried=False,

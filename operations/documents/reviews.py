@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from operations.documents.definition_versions import changes_document
@@ -43,6 +44,7 @@ def proposal_document(found: Proposal) -> dict[str, object]:
         "outdated": found.is_outdated,
         "since": None if found.since is None else changes_document(found.since),
         "why_not": found.why_not,
+        "references": [asdict(each) for each in found.references],
     }
 
 

@@ -419,6 +419,7 @@ _LATER: Final[Mapping[str, str]] = {
     "datasources": "datasources",
     "grants": "grants",
     "proposals": "reviews",
+    "shares": "shares",
     **dict.fromkeys(("workers", "worker_strategies"), "workers"),
     **dict.fromkeys(("datasets", "locks", "streams"), "streams"),
     **dict.fromkeys(("topologies", "topology_submission"), "topologies"),

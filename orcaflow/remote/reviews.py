@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from common.model.proposals import ProposalState
 from common.store.people.proposals import ProposalRow
+from operations.bindings import ForeignReference
 from operations.definition_files import InvalidFilesError, Mistake, Place
 from operations.draft_texts import PLACE
 from operations.proposals import Proposal
@@ -93,6 +94,7 @@ def proposal_detail(
         is_outdated=found["outdated"],
         since=None if since is None else difference_of(since),
         why_not=found["why_not"],
+        references=tuple(ForeignReference(**each) for each in found["references"]),
     )
 
 

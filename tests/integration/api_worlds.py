@@ -56,6 +56,7 @@ class World:
         "component": "lines",
         "wait_time": 0,
         "proposal": A_PROPOSAL,
+        "project": 1,
     }
     """The other parameters of paths."""
 
@@ -268,6 +269,11 @@ def headers_of(owner: Session, user: str, role: str) -> dict[str, str]:
     if user != "admin":
         create_user(owner, user, is_admin=False, password=None, tenant=None)
         grant(owner, user, project="default", role=role)
+    return headers_of_known(owner, user)
+
+
+def headers_of_known(owner: Session, user: str) -> dict[str, str]:
+    """The headers of a user who exists."""
     life, now = timedelta(days=1), datetime.now(UTC)
     made = create_token(owner, user, name="t", role="admin", projects=(), life=life, now=now)
     return {"Authorization": f"Bearer {made.text}"}
@@ -398,6 +404,8 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"reason": "n"}, {}
         case "definitions/release":
             return {"ids": [number], "release_state": "OFFLINE"}, {}
+        case "definitions/{id}/shares":
+            return {"project": 1}, {}
         case "definitions/{id}/restore":
             return {"version": 1}, {}
         case "definitions/execution-type":

@@ -28,6 +28,8 @@ FORMS = {
     "/users": {"name": "made"},
     "/tokens": {"name": "mine", "role": "viewer", "days": "1"},
     "/definitions/{id}/restore": {"version": "1", "tag": "*"},
+    "/definitions/{id}/share": {"project": "1"},
+    "/definitions/{id}/unshare": {"project": "1"},
     **{
         f"/{things}/{{id}}/{word}": {"number": str(number), "reason": "r"}
         for things, number in (("definitions", 1001), ("projects", 1002))

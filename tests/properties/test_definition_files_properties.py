@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.model.reach import Target
 from operations.definition_files import (
     DefinitionDocument,
     InvalidFilesError,
@@ -16,7 +17,8 @@ from operations.definition_files import (
     Place,
     read_definition_files,
 )
-from operations.references import Catalog, Target, number_references, wanted
+from operations.definition_reach import Reach
+from operations.references import Catalog, number_references, wanted
 
 TYPES = ("SHELL", "SQL", "PROCEDURE", "SUB_PROCESS", "DEPENDENT", "CONDITIONS", "SWITCH", "FLINK")
 KEYS = (
@@ -120,11 +122,13 @@ def test_every_file_is_read_or_refused_with_places(tmp_path: Path, documents: li
     for document in found:
         inner = json.loads(document.process_definition_json)
         names = wanted(inner)
-        target = Target(id=7, project_id=1)
+        target = Target(id=7, project_id=1, name="")
         catalog = Catalog(
-            definitions=dict.fromkeys(names.definition_names, target),
-            definition_ids=names.definition_ids,
-            definition_codes=dict.fromkeys(names.definition_codes, target),
+            reach=Reach(
+                names=dict.fromkeys(names.definition_names, (target,)),
+                ids=dict.fromkeys(names.definition_ids, target),
+                codes=dict.fromkeys(names.definition_codes, target),
+            ),
             datasources=dict.fromkeys(names.datasource_names, (7,)),
             datasource_ids=names.datasource_ids,
             worker_groups=dict.fromkeys(names.worker_group_names, 7),

@@ -225,7 +225,6 @@ def sources(document: Mapping[str, Any]) -> object:
 
 
 CATALOG = Catalog(
-    definitions={},
     datasources={"sales_db": (3,), "twice": (4, 5)},
     datasource_ids=frozenset({3, 4, 5}),
 )

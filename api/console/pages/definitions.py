@@ -33,6 +33,7 @@ from operations.errors import UsageError
 from operations.instances import cells_of, list_instances
 from operations.projects import projects_of_author
 from operations.rights import may
+from operations.shares import share, shares, unshare
 
 _LIMIT: Final = 50
 _MOST_PROJECTS: Final = 500
@@ -41,6 +42,7 @@ _VIEWS: Final = ("grid", "graph", "runs", "schedules")
 _MOST_LIVE: Final = 200
 """The tasks of a grid that is loaded again whenever something changes."""
 _AUTHOR: Final = Policy(takes=Action.AUTHOR, thing="definition")
+_ADMIN: Final = Policy(takes=Action.ADMIN, thing="definition")
 _clock = SystemClock()
 
 
@@ -111,6 +113,7 @@ def show(visit: Visit) -> Response:
         mistakes=detail.mistakes,
         nodes=detail.nodes,
         schedules=detail.schedules,
+        shares=shares(visit.session, visit.id),
         graph=graph if isinstance(graph, Graph) else None,
         ranks=None if isinstance(graph, Graph) else graph,
         box=BOX,
@@ -134,7 +137,26 @@ def _verbs(visit: Visit, detail: DefinitionDetail) -> list[str]:
         found += ["offline" if is_online else "online", "edit", "schedule"]
     if is_online and may(visit.session, Action.OPERATE, Thing.DEFINITION, visit.id):
         found.append("run")
+    if may(visit.session, Action.ADMIN, Thing.DEFINITION, visit.id):
+        found.append("share")
     return found
+
+
+def _share(visit: Visit) -> Response:
+    """Share the definition with the project of this name or id."""
+    share(visit.session, visit.id, _project(visit))
+    return RedirectResponse(f"/definitions/{visit.id}", status_code=303)
+
+
+def _unshare(visit: Visit) -> Response:
+    """End the share with the project of this name or id."""
+    unshare(visit.session, visit.id, _project(visit))
+    return RedirectResponse(f"/definitions/{visit.id}", status_code=303)
+
+
+def _project(visit: Visit) -> str | int:
+    given = visit.form.get("project", "").strip()
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else given
 
 
 def _released(wanted: ReleaseState) -> Serve:
@@ -179,5 +201,7 @@ PAGES: Final = (
     page("/definitions/new", AUTHOR, show_projects),
     page("/definitions/{id}", Policy(takes=Action.VIEW, thing="definition"), show),
     order("/definitions/{id}/online", _AUTHOR, _released(ReleaseState.ONLINE)),
+    order("/definitions/{id}/share", _ADMIN, _share),
+    order("/definitions/{id}/unshare", _ADMIN, _unshare),
     order("/definitions/{id}/offline", _AUTHOR, _released(ReleaseState.OFFLINE)),
 )

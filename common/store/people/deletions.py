@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, delete, func, or_, select, text
 
 from common.model.complement_states import ComplementState
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
+from common.store.people.shares import delete_shares_of
 from common.store.tables import (
     command,
     complement,
@@ -96,6 +97,15 @@ class DeletedInstances:
     folders: tuple[tuple[int, int], ...]
     attempts: int
     hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDocument:
+    """A live run with its copy of the JSON; `project_id` is None if its definition is gone."""
+
+    id: int
+    project_id: int | None
+    document: str
 
 
 def lock_trees(db: Connection, ids: Collection[int]) -> list[LockedInstance]:
@@ -264,15 +274,27 @@ def live_runs_of(db: Connection, definition_ids: Collection[int]) -> list[tuple[
     return [(row.id, row.state) for row in rows]
 
 
-def live_documents(db: Connection) -> list[tuple[int, str]]:
+def live_documents(db: Connection) -> list[LiveDocument]:
     """List the live runs that may refer to definitions, each with its copy of the JSON."""
     rows = db.execute(
-        select(process_instance.c.id, process_instance.c.process_instance_json)
+        select(
+            process_instance.c.id,
+            process_definition.c.project_id,
+            process_instance.c.process_instance_json,
+        )
+        .outerjoin_from(
+            process_instance,
+            process_definition,
+            process_definition.c.id == process_instance.c.process_definition_id,
+        )
         .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
         .where(process_instance.c.process_instance_json.regexp_match("efinition(Id|Name)"))
         .order_by(process_instance.c.id)
     )
-    return [(row.id, row.process_instance_json) for row in rows]
+    return [
+        LiveDocument(id=row.id, project_id=row.project_id, document=row.process_instance_json)
+        for row in rows
+    ]
 
 
 def moving_complements(db: Connection, definition_ids: Collection[int]) -> list[int]:
@@ -301,8 +323,8 @@ def schedules_to_delete(db: Connection, definition_ids: Collection[int]) -> dict
 
 
 def delete_definitions(db: Connection, ids: Collection[int]) -> frozenset[int]:
-    """Delete those of these that are OFFLINE; return their ids."""
-    return frozenset(
+    """Delete those of these that are OFFLINE, with their shares; return their ids."""
+    gone = frozenset(
         db.scalars(
             delete(process_definition)
             .where(process_definition.c.id == any_of("ids"))
@@ -311,6 +333,8 @@ def delete_definitions(db: Connection, ids: Collection[int]) -> frozenset[int]:
             {"ids": sorted(set(ids))},
         )
     )
+    delete_shares_of(db, gone)
+    return gone
 
 
 _COMMANDS: Final[Select[Any]] = select(command.c.id, command.c.process_instance_id).order_by(

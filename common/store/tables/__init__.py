@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from common.store.tables.pools import task_group_queue as task_group_queue
     from common.store.tables.projects import project as project
     from common.store.tables.projects import relation_project_user as relation_project_user
+    from common.store.tables.projects import share as share
     from common.store.tables.requests import audit_log as audit_log
     from common.store.tables.requests import idempotency_key as idempotency_key
     from common.store.tables.resources import datasource as datasource
@@ -156,7 +157,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "relation_udfs_user",
         "relation_datasource_user",
     ),
-    "projects": ("project", "relation_project_user"),
+    "projects": ("project", "relation_project_user", "share"),
     "grants": ("grant",),
     "accounts": (
         "tenant",

@@ -1,15 +1,24 @@
-"""Projects, and the rights that people hold in them."""
+"""Projects, the rights that people hold in them, and the objects that others share with them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Column, Index, String, Table, UniqueConstraint
+from sqlalchemy import (
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    UniqueConstraint,
+)
 
 from common.store.tables.columns import (
     code,
     code_is_no_other_id,
     known,
+    known_words,
     metadata,
     not_empty,
     number,
@@ -17,6 +26,7 @@ from common.store.tables.columns import (
     own_id,
     seen_by_reader,
     time,
+    time_now,
     times,
 )
 
@@ -53,3 +63,22 @@ relation_project_user: Final = Table(
     info=seen_by_reader("id user_id project_id perm create_time update_time"),
 )
 Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)
+
+# The definitions of other projects to which those of this project may refer.
+share: Final = Table(
+    "t_ds_share",
+    metadata,
+    Column("object_type", String(16), primary_key=True),
+    Column("object_id", Integer, primary_key=True, autoincrement=False),
+    Column(
+        "project_id",
+        Integer,
+        ForeignKey("t_ds_project.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    number("user_id"),
+    time_now("create_time"),
+    known_words("object_type", ("definition", "dataset")),
+)
+Index("t_ds_share_project_index", share.c.project_id, share.c.object_type)

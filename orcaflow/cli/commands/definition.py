@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.texts import counted
-from orcaflow.cli.commands import definition_versions, reviews
+from orcaflow.cli.commands import definition_versions, reviews, shares
 from orcaflow.cli.commands.definition_versions import report_findings
 from orcaflow.cli.output import (
     Format,
@@ -412,6 +412,7 @@ def export(
 
 definition_versions.add_to(app)
 reviews.add_to(app)
+shares.add_to(app)
 
 
 @app.command(epilog="Example: orcaflow definition online flights")

@@ -122,7 +122,8 @@ def proposals(
 
     Fields: those of `propose`; with --show also document, difference and since (the fields of
     `diff`; since: what has changed in the definition meanwhile, or null), outdated, why_not (why
-    you can't approve it; null if you can).
+    you can't approve it; null if you can), and references (to definitions of other projects: task,
+    starts, project, definition, version).
     """
     from operations import proposals as operations
     from operations.documents.reviews import PROPOSAL_COLUMNS, proposal_document, proposal_row
@@ -150,6 +151,12 @@ def proposals(
     print_fields({key: each for key, each in shown.items() if each is not None}, zone=session.zone)
     write("")
     print_changes(detail.difference)
+    for each in detail.references:
+        does = "runs" if each.starts else "waits for"
+        write(
+            f"other project: {escaped(each.task)} {does}"
+            f" {escaped(each.project)}/{escaped(each.definition)} (version {each.version} now)"
+        )
 
 
 def approve(

@@ -1,0 +1,113 @@
+"""Finds the definitions of an import that would wait for themselves, by way of any others.
+
+The way may lead through definitions of other projects. They are named only to a reader who may see
+them, or whose project they are shared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from common.model.reach import FOREIGN, Target, resolve
+from common.model.rights import Principal
+from common.store.connect import Connection
+from common.store.people.definitions import NamedDefinition, definitions_with_ids
+from common.store.people.shares import seen_among, targets_named, targets_with_ids
+from operations.awaited import Awaits, awaited, cycles
+from operations.definition_files import DefinitionDocument, Mistake
+from operations.stored_documents import stored_document
+
+_NOTHING: Final = 0
+
+
+def waits_for_itself(
+    db: Connection,
+    principal: Principal,
+    documents: Sequence[DefinitionDocument],
+    numbered: Mapping[str, Mapping[str, Any]],
+    *,
+    ids: Mapping[str, int],
+    project_id: int,
+) -> list[Mistake]:
+    """Return the places by way of which a definition of this import waits for itself.
+
+    `numbered` are the documents with ids in the place of names, `ids` those of their definitions.
+    """
+    own = {
+        name: Target(id=number, project_id=project_id, name=name) for name, number in ids.items()
+    }
+    places = {name: list(awaited(inner)) for name, inner in numbered.items()}
+    targets = {ids[name]: [_number(each) for each in those] for name, those in places.items()}
+    rows: dict[int, NamedDefinition] = {}
+    known = set(ids.values()) | {_NOTHING}
+    waiting = {each for those in targets.values() for each in those} - known
+    while waiting:
+        level = definitions_with_ids(db, sorted(waiting))
+        known |= waiting
+        rows |= {row.id: row for row in level}
+        behind = _targets_of(db, level, own, project_id)
+        targets |= behind
+        waiting = {each for those in behind.values() for each in those} - known
+    graph = {str(key): [str(each) for each in those if each] for key, those in targets.items()}
+    shown = {str(number): repr(name[:80]) for name, number in ids.items()} | dict(
+        _shown(db, principal, rows.values(), project_id)
+    )
+    return [
+        Mistake(place=document.place, text=str(finding))
+        for document in documents
+        for finding in cycles(
+            str(ids[document.name]),
+            [(place, str(_number(place))) for place in places[document.name]],
+            graph,
+            shown,
+        )
+    ]
+
+
+def _number(place: Awaits) -> int:
+    """Return the id that a place refers to; every name has been turned into one before."""
+    return place.target if isinstance(place.target, int) else _NOTHING
+
+
+def _targets_of(
+    db: Connection, rows: Iterable[NamedDefinition], own: Mapping[str, Target], project_id: int
+) -> dict[int, list[int]]:
+    """Return the ids of what rows wait for; rows typed by hand may name it instead."""
+    places = {row.id: list(awaited(stored_document(row))) for row in rows}
+    names: dict[int, set[str]] = {}
+    for row in rows:
+        wanted = {each.target for each in places[row.id] if isinstance(each.target, str)}
+        names.setdefault(row.project_id, set()).update(wanted)
+    reached: dict[int, list[Target]] = {
+        project: targets_named(db, project, sorted(wanted)) for project, wanted in names.items()
+    }
+    known = {each.id for each in own.values()}
+    reached[project_id] = [
+        *own.values(),
+        *(each for each in reached.get(project_id, ()) if each.id not in known),
+    ]
+
+    def target_of(row: NamedDefinition, place: Awaits) -> int:
+        if isinstance(place.target, int):
+            return place.target
+        found = resolve(
+            [each for each in reached[row.project_id] if each.name == place.target],
+            own_project=row.project_id,
+            project=place.project,
+        )
+        return found.id if isinstance(found, Target) else _NOTHING
+
+    return {row.id: [target_of(row, place) for place in places[row.id]] for row in rows}
+
+
+def _shown(
+    db: Connection, principal: Principal, rows: Iterable[NamedDefinition], project_id: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the words for definitions that are not of the import, by their names in the graph."""
+    visible = seen_among(db, principal, {row.project_id for row in rows})
+    reached = targets_with_ids(db, project_id, [row.id for row in rows])
+    for row in rows:
+        may_be_named = visible is None or row.project_id in visible or row.id in reached
+        elsewhere = "" if row.project_id == project_id else f" of {str(row.project_name)[:80]!r}"
+        yield str(row.id), f"{row.name[:80]!r}{elsewhere}" if may_be_named else FOREIGN
