@@ -39,7 +39,7 @@ OVER_HTTP: Final = frozenset(
         *("definition set", "definition delete", "definition import", "definition show"),
         *("definition versions", "definition diff", "definition restore"),
         *("definition propose", "definition proposals", "definition approve", "definition reject"),
-        "definition withdraw",
+        *("definition withdraw", "definition share", "definition unshare", "definition shares"),
         *("datasource create", "datasource list", "datasource test", "datasource remove"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch", "instance show"),

@@ -22,6 +22,7 @@ from common.model.states import TaskState
 from common.store import tables as t
 from common.store.connect import engine
 from common.store.people.rights import Thing
+from operations.shares import share
 from operations.users import grant
 from tests.integration.api_worlds import a_world
 from tests.integration.cli_rows import a_definition, an_attempt
@@ -294,21 +295,25 @@ def test_an_author_runs_no_definition_of_a_project_that_is_not_open_to_them(stag
         name="spy",
         processDefinitionJson=json.dumps(child),
     )
-    assert refused["code"] == 50003
-    # Who only sees it may wait for it, and not run it.
-    grant(stage.owner, "ada", project="foreign", role="viewer")
+    invalid = 50017
+    assert (refused["code"], "there is no process definition" in refused["msg"]) == (invalid, True)
+    # A role there is not the consent of that project: a share is.
+    grant(stage.owner, "ada", project="foreign", role="operator")
     ada = stage.a_token("ada")
     place = "projects/default/process/save"
     given = {"name": "spy", "processDefinitionJson": json.dumps(child)}
-    assert stage.call("POST", place, headers=ada, **given)["code"] == FORBIDDEN
+    assert stage.call("POST", place, headers=ada, **given)["code"] == invalid
     with stage.db.connect() as connection:
         names = connection.scalars(select(t.process_definition.c.name)).all()
     assert names == ["theirs"]
     item = {"definitionId": theirs, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
     waits = {"relation": "AND", "dependTaskList": [{"relation": "AND", "dependItemList": [item]}]}
     task = {"name": "wait", "type": "DEPENDENT", "params": {}, "dependence": waits}
-    given = {"name": "waits", "processDefinitionJson": json.dumps({"tasks": [task]})}
-    assert stage.call("POST", place, headers=ada, **given)["code"] == 0
+    waiting = {"name": "waits", "processDefinitionJson": json.dumps({"tasks": [task]})}
+    assert stage.call("POST", place, headers=ada, **waiting)["code"] == invalid
+    share(stage.owner, theirs, "default")
+    for each in (given, waiting):
+        assert stage.call("POST", place, headers=ada, **each)["code"] == 0
 
 
 def test_the_code_of_a_foreign_sub_process_is_shown_to_nobody(stage: Stage) -> None:

@@ -354,9 +354,6 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
         ("for authors", lambda: viewer.getDatasourceInfo("metadata")),
         ("for authors", lambda: submit(viewer, "sql", [sql], (0, 9))),
         ("for administrators", lambda: author.createOrGrantProject(USER, "more", None)),
-        ("no process definition", lambda: submit(author, "spy", [child], (0, 7))),
-        ("no process definition", lambda: submit(author, "spy", [waits], (0, 8))),
-        ("to operate", lambda: submit(beside, "spy", [child], (0, 7))),
         (NO_PROJECT, lambda: submit(author, "x", plain, (0, 5), project="foreign")),
         (NO_PROJECT, lambda: run(author, "hidden", project="foreign")),
         (NO_PROJECT, lambda: author.getWorkflowInfo(USER, "foreign", "hidden")),
@@ -382,6 +379,10 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
         patch.setattr("common.store.people.definitions.seen_projects", lambda *_: true())
         kept = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
     assert len(kept) == 4
+    # Not shared, it is missing, whatever role the author has there.
+    for entry, task in ((author, child), (author, waits), (beside, child), (beside, waits)):
+        code = task["code"]
+        assert "nor here" in refusal(lambda e=entry, t=task, c=code: submit(e, "spy", [t], (0, c)))
     with lists_of_everybody():
         missing = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
     assert wrong == []

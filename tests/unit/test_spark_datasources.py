@@ -267,7 +267,12 @@ def test_a_data_source_that_is_not_there_keeps_a_definition_out() -> None:
 def test_an_export_names_what_the_ids_stand_for() -> None:
     document = a_document({"sales": 3, "gone": 9})
     add_names(
-        document, definitions={}, datasources={3: "sales_db"}, worker_groups={}, environments={}
+        document,
+        project_id=1,
+        definitions={},
+        datasources={3: "sales_db"},
+        worker_groups={},
+        environments={},
     )
     assert sources(document) == {"sales": "sales_db", "gone": 9}
 
