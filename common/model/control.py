@@ -58,10 +58,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubProcess:
-    """Another definition that runs as one task; exactly one of the two says which."""
+    """Another definition that runs as one task, by its id or by its name.
+
+    `project` is the project that the task gives beside the name, by name or by id.
+    """
 
     process_definition_id: int | None
     process_definition_name: str | None
+    project: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +256,11 @@ class _ControlReader:
         number, name = self._definition(
             params, "params", "processDefinitionId", "processDefinitionName"
         )
-        return SubProcess(process_definition_id=number, process_definition_name=name)
+        return SubProcess(
+            process_definition_id=number,
+            process_definition_name=name,
+            project=self._project(params),
+        )
 
     def conditions(self) -> Conditions | None:
         result, result_key = self._part("conditionResult")
@@ -370,7 +378,8 @@ class _ControlReader:
         if is_about_dataset(item):
             return read_dataset_item(item, key, self._mistake)
         definition_id, name = self._definition(item, key, "definitionId", "definitionName")
-        project = self._id(item.get("projectId"), f"{key}.projectId")
+        project_id = self._id(item.get("projectId"), f"{key}.projectId")
+        project = self._project(item) if definition_id is None else None
         task = self._name(item.get("depTasks"), f"{key}.depTasks", "ALL or a task of it")
         dates = read_dates(item, key, self._mistake)
         if dates is None:
@@ -379,7 +388,8 @@ class _ControlReader:
         return DependItem(
             definition_id=definition_id,
             definition_name=name,
-            project_id=project,
+            project_id=project_id,
+            project=project,
             task=None if task == ALL_TASKS else task,
             cycle=cycle,
             date_value=date_value,
@@ -404,6 +414,14 @@ class _ControlReader:
         if name in _MISSING:
             return number, None
         return number, self._name(name, f"{key}.{name_key}", "a definition")
+
+    def _project(self, entry: Mapping[str, Any]) -> str | int | None:
+        """Return the project that stands beside a definition's name: by name, or else by id."""
+        name, number = entry.get("projectName"), entry.get("projectId")
+        if isinstance(name, str) and name:
+            return name
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        return number if is_number and number > 0 else None
 
     def _id(self, value: object, key: str) -> int | None:
         if value in _MISSING:

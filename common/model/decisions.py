@@ -27,7 +27,8 @@ class SubmitTask:
     one with `locks` until it has them all. One with a `worker_need` is offered to the worker that
     is chosen for it.
     `input_pool`: a JSON list of the properties that its upstream put out. A SUB_PROCESS also puts a
-    command for its child, whose definition `child_definition` names by id or name. The worker
+    command for its child, whose definition `child_definition` names by id or name,
+    the latter perhaps with its project (`child_project`). The worker
     multiplies the configured memory by `memory_factor`.
     """
 
@@ -48,6 +49,7 @@ class SubmitTask:
     timeout: TaskTimeout | None = None
     input_pool: str | None = None
     child_definition: int | str | None = None
+    child_project: int | str | None = None
     memory_factor: float = 1.0
 
 

@@ -62,6 +62,8 @@ class DependItem:
     cycle: str
     date_value: str
     any_interval: bool = False
+    project: str | int | None = None
+    """The project that the item gives beside the name of the definition."""
 
     @property
     def key(self) -> str:

@@ -43,6 +43,7 @@ class DefinitionSnapshot:
     locations: str | None = None
     connects: str | None = None
     execution_type: ExecutionType = ExecutionType.PARALLEL
+    project_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,8 @@ class ParentSnapshot:
     """The parent of a sub process: the SUB_PROCESS attempt that wants it, and that one's run.
 
     `ancestors` are the ids of the definitions above it, the root's first and the parent's last.
+    `shared` are the definitions of other projects that are shared with the parent's project, which
+    is None if its definition is gone.
     """
 
     process_instance_id: int
@@ -94,6 +97,12 @@ class ParentSnapshot:
     ancestors: tuple[int, ...]
     timezone_id: str | None = None
     environment_code: int | None = None
+    project_id: int | None = None
+    shared: frozenset[int] = frozenset()
+
+    def reaches(self, definition: DefinitionSnapshot) -> bool:
+        """Return True if the definition is of the parent's project, or shared with it."""
+        return self.project_id in (None, definition.project_id) or definition.id in self.shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,9 @@ class Question:
 
     The definition is named by id or, where that is None, by name. A run's moment is its schedule
     time or, if it has none, its start. `task`: the node in question; None for the run as a whole.
-    `apart_from`: the asking run itself, which never answers.
+    `apart_from`: the asking run itself, which never answers. `asking_project`: the project of the
+    asking run, which has to reach the definition; None if its definition is gone. `project`: the
+    project that stands beside the name.
     """
 
     definition_id: int | None
@@ -32,6 +34,8 @@ class Question:
     start: datetime
     end: datetime
     apart_from: int = 0
+    asking_project: int | None = None
+    project: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class Absence(Enum):
     """The reason why nothing answers a question."""
 
     NO_RUN = "no run in the interval yet"
-    NO_DEFINITION = "there is no such definition"
+    NO_DEFINITION = "there is no such definition in this project, and none is shared with it"
     FIRST_RUN = "the task's own definition has never run before"
     NO_STREAM = "no stream feeds the dataset: submit a supervisor for it, or mend its name"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, exists, or_
+from sqlalchemy import ColumnElement, exists, func, or_, select
 
 from common.store.tables import share
 
@@ -36,6 +36,15 @@ def is_reached(
     return or_(of_project == project_id, is_shared(definition_id, project_id))
 
 
-def is_of(project_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Build the condition that a share is one of a definition with a project."""
-    return and_(share.c.object_type == DEFINITION, share.c.project_id == project_id)
+def definitions_shared(project_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Build the array of the definitions of other projects that are shared with a project."""
+    found = select(share.c.object_id).where(share.c.object_type == DEFINITION)
+    found = found.where(share.c.project_id == project_id).correlate_except(share)
+    return func.array(found.scalar_subquery())
+
+
+def projects_sharing(definition_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Build the array of the projects with which a definition is shared."""
+    found = select(share.c.project_id).where(share.c.object_type == DEFINITION)
+    found = found.where(share.c.object_id == definition_id).correlate_except(share)
+    return func.array(found.scalar_subquery())

@@ -105,8 +105,8 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
 def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) -> str | None:
     """Return the fault that keeps the definition from running as asked; None if there is none."""
     definition, parent = snapshot.definition, snapshot.parent
-    if definition is None:
-        return _no_definition(command)
+    if definition is None or (parent is not None and not parent.reaches(definition)):
+        return _no_definition(command) if parent is None else no_child(command)
     if not definition.usable:
         return (
             f"process definition {definition.name!r} is switched off (its flag is 0);"
@@ -128,6 +128,9 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
     try:
         graph = origin.graph(definition.process_definition_json)
     except InvalidDefinitionError as error:
+        if parent is not None and parent.project_id not in (None, definition.project_id):
+            # The reason is read where the parent is: the tasks of a shared definition are not.
+            return f"process definition {definition.name!r} of another project can't run as it is"
         return f"process definition {definition.name!r} can't run: {error}"
     if command.start_node_names:
         chosen = select(graph.dag, command.start_node_names, command.task_depend_type).names
@@ -182,10 +185,24 @@ def child_of(parent: ParentSnapshot) -> ChildOf:
     )
 
 
-def _no_definition(command: Command) -> str:
+def no_child(command: Command) -> str:
+    """Return the reason why a sub process has no definition; a foreign one is like a missing one.
+
+    It becomes the reason of the attempt, which the members of the parent's project read.
+    """
     name = command.param.get(ParamKey.DEFINITION_NAME)
-    if name and not command.process_definition_id:
-        return f"there is no process definition {name[:80]!r}"
+    which = (
+        f"{name[:80]!r}"
+        if name and not command.process_definition_id
+        else f"with the id {command.process_definition_id}"
+    )
+    return (
+        f"there is no process definition {which} in this project, and none is shared with it; if a"
+        " share has ended, an admin of the other project can make it again"
+    )
+
+
+def _no_definition(command: Command) -> str:
     # A row typed with a sub-select by a name that does not exist holds NULL.
     which = (
         f"with the id {command.process_definition_id}"

@@ -32,7 +32,7 @@ from common.model.plans import (
 from common.model.states import ExecutionType, FailureStrategy, Priority, ProcessState
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
-from master.commands.begin import child_of
+from master.commands.begin import child_of, no_child
 from master.commands.origin import Origin
 from master.commands.parameters import resolved_global_params
 from master.engine.load import load_run
@@ -116,6 +116,9 @@ def plan_restart(
     found = ended_instance(command, snapshot, allowed=allowed)
     if not isinstance(found, InstanceSnapshot):
         return found
+    parent, own = snapshot.parent, _own_definition(found, snapshot.definition)
+    if parent is not None and own is not None and not parent.reaches(own):
+        return Reject(reason=no_child(command))
     try:
         graph = origin.graph(found.process_instance_json)
         chosen = _tasks_to_reset(found, graph, reset)

@@ -98,6 +98,7 @@ def submission(
         timeout=node.timeout,
         input_pool=properties_of(run.input_variables(name)),
         child_definition=_child_definition(node),
+        child_project=node.control.project if isinstance(node.control, SubProcess) else None,
         memory_factor=node.retry_policy.next_memory_factor(task.memory_factor, task.failure),
     )
 

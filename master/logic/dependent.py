@@ -123,14 +123,22 @@ Wait: TypeAlias = Entry | Joined
 
 
 def questions(
-    dependent: Dependent, moment: datetime, zone: ZoneInfo, *, apart_from: int = 0
+    dependent: Dependent,
+    moment: datetime,
+    zone: ZoneInfo,
+    *,
+    apart_from: int = 0,
+    project: int | None = None,
 ) -> tuple[AnyQuestion, ...]:
-    """List what must be looked up, each question once; `apart_from` is the waiting run's id."""
+    """List what must be looked up, each question once.
+
+    `apart_from` is the waiting run's id, `project` the project of that run.
+    """
     asked: dict[AnyQuestion, None] = {}
     for group in dependent.groups:
         for item in group.items:
             for interval in intervals(item, moment, zone):
-                asked[_question(item, interval, apart_from)] = None
+                asked[_question(item, interval, apart_from, project)] = None
     return tuple(asked)
 
 
@@ -141,6 +149,7 @@ def evaluate(
     answers: Mapping[AnyQuestion, Answer],
     *,
     apart_from: int = 0,
+    project: int | None = None,
 ) -> Verdict:
     """Judge these answers, which are those to `questions` with the same arguments.
 
@@ -154,7 +163,7 @@ def evaluate(
         results: list[DependResult] = []
         for item in group.items:
             looked = [
-                _looked(item, interval, answers, apart_from)
+                _looked(item, interval, answers, apart_from, project=project)
                 for interval in intervals(item, moment, zone)
             ]
             evidence.extend(
@@ -177,12 +186,13 @@ def wait_of(
     answers: Mapping[AnyQuestion, Answer],
     *,
     apart_from: int = 0,
+    project: int | None = None,
 ) -> Wait:
     """Return the entries that `evaluate` judges, with the same arguments, and their joins."""
 
     def of_item(item: Item) -> Wait:
         looked = [
-            _looked(item, interval, answers, apart_from)
+            _looked(item, interval, answers, apart_from, project=project)
             for interval in intervals(item, moment, zone)
         ]
         return Joined(
@@ -236,7 +246,7 @@ def _entry(item: Item, looked: _Looked) -> Entry:
     return Entry(result=looked.result)
 
 
-def _question(item: Item, interval: Interval, apart_from: int) -> AnyQuestion:
+def _question(item: Item, interval: Interval, apart_from: int, project: int | None) -> AnyQuestion:
     if isinstance(item, DatasetItem):
         return DatasetQuestion(dataset=item.dataset)
     return Question(
@@ -246,6 +256,8 @@ def _question(item: Item, interval: Interval, apart_from: int) -> AnyQuestion:
         start=interval.start,
         end=interval.end,
         apart_from=apart_from,
+        asking_project=project,
+        project=item.project,
     )
 
 
@@ -302,8 +314,10 @@ def _looked(
     interval: Interval,
     answers: Mapping[AnyQuestion, Answer],
     apart_from: int,
+    *,
+    project: int | None,
 ) -> _Looked:
-    answer = answers.get(_question(item, interval, apart_from))
+    answer = answers.get(_question(item, interval, apart_from, project))
     if isinstance(item, DatasetItem):
         return _dataset_looked(item, interval, answer)
     if isinstance(answer, UpstreamRun) and answer.id != apart_from and _counts(answer, interval):

@@ -33,13 +33,14 @@ from common.store.master.ports import PAGE, DependentDecision, DependentStore, W
 from common.zones import UnknownZoneError, zone_named
 from master.identity import Identity
 from master.logic.deadlocks import runs_needed, wait_cycles
-from master.logic.dependent import DependResult, Verdict, Wait, questions
+from master.logic.dependent import DependResult, Verdict, Wait
 from master.logic.wait_index import WaitIndex
 from master.loops.waiting_tasks import (
     Answers,
     WaitingTask,
     condition_of,
     judged,
+    questions_of,
     reason_of,
     wait_behind,
 )
@@ -262,9 +263,7 @@ class DependentLoop:
         one.row = replace(row, task_json="")
         self._waits[number] = one
         self._open[number] = None
-        self._index.add(
-            number, questions(one.dependent, one.moment, one.zone, apart_from=one.apart_from)
-        )
+        self._index.add(number, questions_of(one))
 
     def _forget(self, number: int) -> None:
         self._waits.pop(number, None)
@@ -482,9 +481,7 @@ class DependentLoop:
                 unclear.add(each.ownership.process_instance_id)
         asked: dict[AnyQuestion, None] = {}
         for one in read:
-            asked |= dict.fromkeys(
-                questions(one.dependent, one.moment, one.zone, apart_from=one.apart_from)
-            )
+            asked |= dict.fromkeys(questions_of(one))
         answers = self._look_up(list(asked))
         return [
             (one.row, wait_behind(one, answers), judged(one, answers)[1])

@@ -16,7 +16,7 @@ from common.model.control import Dependent, read_control
 from common.model.depend_items import DependItem
 from common.model.upstream import Answer, AnyQuestion
 from common.store.master.ports import WaitingDependent
-from master.logic.dependent import DependResult, Verdict, Wait, evaluate, wait_of
+from master.logic.dependent import DependResult, Verdict, Wait, evaluate, questions, wait_of
 
 Answers: TypeAlias = Mapping[AnyQuestion, Answer]
 
@@ -73,14 +73,39 @@ def condition_of(each: WaitingDependent) -> Dependent | str:
     return control
 
 
+def questions_of(one: WaitingTask) -> tuple[AnyQuestion, ...]:
+    """List the questions of the task."""
+    return questions(
+        one.dependent,
+        one.moment,
+        one.zone,
+        apart_from=one.apart_from,
+        project=one.row.project_id,
+    )
+
+
 def judged(one: WaitingTask, answers: Answers) -> tuple[Verdict, str]:
     """Return the verdict, and the evidence as the row keeps it."""
-    verdict = evaluate(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
+    verdict = evaluate(
+        one.dependent,
+        one.moment,
+        one.zone,
+        answers,
+        apart_from=one.apart_from,
+        project=one.row.project_id,
+    )
     return verdict, json.dumps(verdict.evidence, ensure_ascii=False)
 
 
 def wait_behind(one: WaitingTask, answers: Answers) -> Wait:
-    return wait_of(one.dependent, one.moment, one.zone, answers, apart_from=one.apart_from)
+    return wait_of(
+        one.dependent,
+        one.moment,
+        one.zone,
+        answers,
+        apart_from=one.apart_from,
+        project=one.row.project_id,
+    )
 
 
 def reason_of(verdict: Verdict) -> str:

@@ -127,18 +127,18 @@ def test_t35_a_child_inherits_the_worker_group_of_its_task_before_that_of_its_pa
     assert the_command(db)["worker_group_id"] == 9
 
 
-def test_a_child_named_by_name_is_looked_for_in_the_parents_project_first(db: Tables) -> None:
-    elsewhere = a_definition(db, name="child", project_id=1)
+def test_a_child_named_by_name_is_looked_for_in_the_parents_project_alone(db: Tables) -> None:
+    a_definition(db, name="child", project_id=1)
     a_definition(db, name="other", project_id=2)
     here = a_definition(db, name="child", project_id=2)
     parent_definition = a_definition(db, name="parent", project_id=2)
     foreign_definition = a_definition(db, name="foreign", project_id=3)
-    for definition_id, expected in ((parent_definition, here), (foreign_definition, elsewhere)):
+    for definition_id, expected in ((parent_definition, here), (foreign_definition, 0)):
         parent = a_run(db, process_definition_id=definition_id)
         save(db, parent, a_sub_process("sub", child_definition="child"))
         command = the_command(db)
         assert command["process_definition_id"] == expected
-        assert "processDefinitionName" not in json.loads(command["command_param"])
+        assert ("processDefinitionName" in json.loads(command["command_param"])) == (not expected)
         take(db, always(Drop(reason="only the row matters")))
 
 

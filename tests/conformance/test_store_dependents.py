@@ -99,6 +99,7 @@ def test_a_dependent_runs_in_its_master_from_the_start(db: Tables) -> None:
             schedule_time=NOON - DAY,
             start_time=LATER,
             evidence=None,
+            project_id=1,
         ),
     )
     # No worker holds it, so none can lose it.
@@ -320,7 +321,7 @@ def test_a_definition_may_be_named_by_name(db: Tables) -> None:
     lower = a_definition(db, name="flights", project_id=2)
     a_definition(db, name="flights", project_id=1)
     owned = a_run(db, process_definition_id=lower)
-    by_name = a_question(None, definition_name="flights")
+    by_name = a_question(None, definition_name="flights", asking_project=2)
     assert the_answer(db, by_name).id == owned.process_instance_id
 
 

@@ -48,6 +48,7 @@ def definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
         locations=row.locations,
         connects=row.connects,
         execution_type=ExecutionType(row.execution_type),
+        project_id=row.project_id,
     )
 
 

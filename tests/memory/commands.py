@@ -230,6 +230,7 @@ class MemoryCommandStore(CommandStore):
         if task is None or task.task_type != SUB_PROCESS:
             return None
         process = self._db.processes.the(task.process_instance_id)
+        own = self._db.definitions.get(process.process_definition_id)
         return ParentSnapshot(
             process_instance_id=process.id,
             task_instance_id=task.id,
@@ -244,6 +245,7 @@ class MemoryCommandStore(CommandStore):
             ancestors=self._ancestors(process),
             timezone_id=process.timezone_id,
             environment_code=CommandParam.as_stored(process.command_param).stored_environment_code,
+            project_id=None if own is None else own.project_id,
         )
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:

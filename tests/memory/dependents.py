@@ -71,11 +71,13 @@ class MemoryDependentStore(DependentStore):
                 start_time=task.start_time or EPOCH,
                 evidence=task.evidence,
                 timezone_id=process.timezone_id,
+                project_id=None if own is None else own.project_id,
             )
             for task in self._db.tasks
             if task.runs_as(DEPENDENT)
             and task.flag == 1
             and (process := runs.get(task.process_instance_id)) is not None
+            for own in [self._db.definitions.get(process.process_definition_id)]
         )
 
     def _moves(self, process: ProcessRecord) -> bool:
@@ -153,10 +155,19 @@ class MemoryDependentStore(DependentStore):
         return True
 
     def _answer(self, question: Question) -> Answer:
+        # Memory has no shares.
+        reached = [
+            one
+            for one in self._db.definitions
+            if question.asking_project in (None, one.project_id)
+            and question.project in (None, one.project_id)
+        ]
         definition_id = question.definition_id
         if definition_id is None:
-            named = (one.id for one in self._db.definitions if one.name == question.definition_name)
-            definition_id = next(named, None)
+            named = [one.id for one in reached if one.name == question.definition_name]
+            definition_id = named[0] if len(named) == 1 else None
+        elif definition_id not in [one.id for one in reached]:
+            return Absence.NO_DEFINITION
         found = None
         for process in self._db.processes:
             if (

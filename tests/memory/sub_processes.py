@@ -98,9 +98,13 @@ def _definition_id(
         return definition
     parent = database.definitions.get(process.process_definition_id)
     project = None if parent is None else parent.project_id
-    named = [other for other in database.definitions if other.name == definition]
-    same_project = [other.id for other in named if other.project_id == project]
-    return next(iter([*same_project, *(other.id for other in named)]), 0)
+    # Memory has no shares.
+    named = [
+        other.id
+        for other in database.definitions
+        if other.name == definition and project in (None, other.project_id)
+    ]
+    return named[0] if len(named) == 1 else 0
 
 
 def end_parent(tx: Transaction, child: ProcessRecord, var_pool: str | None) -> None:

@@ -133,7 +133,7 @@ def test_t43b_an_end_time_is_never_compared() -> None:
 def test_a_definition_that_does_not_exist_fails_with_a_reason() -> None:
     looked = verdict(waits_for(an_item()), Absence.NO_DEFINITION)
     assert looked.result is FAILED
-    assert looked.evidence[0]["why"] == "there is no such definition"
+    assert looked.evidence[0]["why"] == Absence.NO_DEFINITION.value
 
 
 def test_the_first_run_ever_does_not_wait_for_its_own_definition() -> None:

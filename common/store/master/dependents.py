@@ -55,7 +55,8 @@ from common.store.master.ports import (
     WaitingDependent,
 )
 from common.store.master.submissions import DEPENDENT
-from common.store.tables import process_definition, process_instance, task_instance
+from common.store.sharing import is_reached
+from common.store.tables import process_definition, process_instance, project, task_instance
 from common.store.transaction import (
     AnyRow,
     any_of,
@@ -86,11 +87,15 @@ _ROWS: Final = (
         task_instance.c.task_json,
         task_instance.c.start_time,
         task_instance.c.evidence,
+        process_definition.c.project_id,
     )
     .join_from(
         process_instance,
         task_instance,
         task_instance.c.process_instance_id == process_instance.c.id,
+    )
+    .outerjoin(
+        process_definition, process_definition.c.id == process_instance.c.process_definition_id
     )
     .where(_IS_UNDECIDED)
     .order_by(task_instance.c.id)
@@ -162,18 +167,53 @@ _ASKED: Final = unnested(
     start=DateTime(timezone=True),
     end=DateTime(timezone=True),
     apart_from=Integer,
+    asking_project=Integer,
+    project_id=Integer,
+    project_name=Text,
 )
 _NAMESAKE: Final = process_definition.alias("namesake")
+_IS_OWN: Final = _NAMESAKE.c.project_id == _ASKED.c.asking_project
+# The definition of the own project, else the only one that is shared (`common.model.reach`).
+_OF_NAME: Final = (
+    select(
+        func.coalesce(
+            func.min(_NAMESAKE.c.id).filter(_IS_OWN),
+            case((func.count() == 1, func.min(_NAMESAKE.c.id))),
+        )
+    )
+    .where(_NAMESAKE.c.name == _ASKED.c.definition_name)
+    .where(
+        or_(
+            _ASKED.c.asking_project.is_(None),
+            is_reached(_NAMESAKE.c.id, _NAMESAKE.c.project_id, _ASKED.c.asking_project),
+        )
+    )
+    .where(
+        or_(_ASKED.c.project_id.is_(None), _NAMESAKE.c.project_id == _ASKED.c.project_id),
+    )
+    .where(
+        or_(
+            _ASKED.c.project_name.is_(None),
+            _NAMESAKE.c.project_id.in_(
+                select(project.c.id)
+                .where(project.c.name == _ASKED.c.project_name)
+                .correlate(_ASKED)
+            ),
+        )
+    )
+    .correlate(_ASKED)
+    .scalar_subquery()
+)
 _DEFINITION: Final = (
     select(process_definition.c.id)
+    .where(process_definition.c.id == func.coalesce(_ASKED.c.definition_id, _OF_NAME))
+    # A share that has ended is noticed at the next question.
     .where(
-        process_definition.c.id
-        == func.coalesce(
-            _ASKED.c.definition_id,
-            select(func.min(_NAMESAKE.c.id))
-            .where(_NAMESAKE.c.name == _ASKED.c.definition_name)
-            .correlate(_ASKED)
-            .scalar_subquery(),
+        or_(
+            _ASKED.c.asking_project.is_(None),
+            is_reached(
+                process_definition.c.id, process_definition.c.project_id, _ASKED.c.asking_project
+            ),
         )
     )
     .lateral("definition")
@@ -419,6 +459,7 @@ def _waiting(row: AnyRow) -> WaitingDependent:
         start_time=row.start_time,
         evidence=row.evidence,
         timezone_id=row.timezone_id,
+        project_id=row.project_id,
     )
 
 
@@ -436,6 +477,13 @@ def _parameters(questions: Sequence[Question]) -> dict[str, list[Any]]:
         "asked_start": [question.start for question in questions],
         "asked_end": [question.end for question in questions],
         "asked_apart_from": [question.apart_from for question in questions],
+        "asked_asking_project": [question.asking_project for question in questions],
+        "asked_project_id": [
+            _possible(each.project) if isinstance(each.project, int) else None for each in questions
+        ],
+        "asked_project_name": [
+            storable(each.project) if isinstance(each.project, str) else None for each in questions
+        ],
     }
 
 

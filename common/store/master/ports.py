@@ -366,6 +366,8 @@ class WaitingDependent:
     start_time: datetime
     evidence: str | None
     timezone_id: str | None = None
+    project_id: int | None = None
+    """The project of the run; None if its definition is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
 from common.store.master.submissions import SUB_PROCESS
 from common.store.schedules import read_schedules
+from common.store.sharing import definitions_shared
 from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
 
@@ -77,6 +78,7 @@ DEFINITION_COLUMNS: Final = (
     process_definition.c.locations,
     process_definition.c.connects,
     process_definition.c.execution_type,
+    process_definition.c.project_id,
 )
 _DEFINITIONS: Final = FixedStatement(
     select(*DEFINITION_COLUMNS).where(process_definition.c.id == any_of("ids"))
@@ -143,11 +145,16 @@ _PARENTS: Final = (
             ),
             else_=None,
         ).label("command_param"),
+        process_definition.c.project_id,
+        definitions_shared(process_definition.c.project_id).label("shared"),
     )
     .join_from(
         task_instance,
         process_instance,
         process_instance.c.id == task_instance.c.process_instance_id,
+    )
+    .outerjoin(
+        process_definition, process_definition.c.id == process_instance.c.process_definition_id
     )
     .where(task_instance.c.id == any_of("ids"))
     .where(task_instance.c.task_type == SUB_PROCESS)
@@ -386,6 +393,7 @@ def definition_of(row: Any) -> DefinitionSnapshot:
         locations=row.locations,
         connects=row.connects,
         execution_type=ExecutionType(row.execution_type),
+        project_id=row.project_id,
     )
 
 
@@ -404,6 +412,8 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         ancestors=tuple(ancestors),
         timezone_id=row.timezone_id,
         environment_code=CommandParam.as_stored(row.command_param).stored_environment_code,
+        project_id=row.project_id,
+        shared=frozenset(row.shared),
     )
 
 

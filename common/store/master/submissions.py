@@ -12,22 +12,36 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, Text, and_, any_, bindparam, cast, insert, or_, select
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    insert,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
 from common.model.decisions import DecideTask, SubmitTask
 from common.model.definitions import PoolShare
+from common.model.reach import Target, resolve
 from common.model.states import TaskState
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.store.master.attempts import Place, place_in_queue
 from common.store.queue_entries import effective_group
+from common.store.sharing import projects_sharing
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     command,
     process_definition,
     process_instance,
+    project,
     relation_process_instance,
     task_assignment,
     task_group,
@@ -84,7 +98,10 @@ _DEFINITIONS_NAMED: Final = (
         process_definition.c.id,
         process_definition.c.name,
         process_definition.c.project_id,
+        project.c.name.label("project_name"),
+        projects_sharing(process_definition.c.id).label("shared"),
     )
+    .outerjoin_from(process_definition, project, project.c.id == process_definition.c.project_id)
     .where(
         or_(
             process_definition.c.id == any_of("ids"),
@@ -403,7 +420,7 @@ def _child_definitions(
 ) -> dict[int, int]:
     """Return the definition that each of these attempts names, by its id or by its name.
 
-    Of several with that name the one in the parent's own project wins, then the oldest.
+    An id is checked where the child begins; a name means what `common.model.reach` says.
     """
     found: dict[int, int] = {}
     names: dict[int, tuple[str, int]] = {}
@@ -425,8 +442,21 @@ def _child_definitions(
     ).all()
     projects = {row.id: row.project_id for row in known}
     for task_id, (name, parent_id) in names.items():
-        candidates = [row for row in known if row.name == name]
-        if candidates:
-            project = projects.get(parent_id)
-            found[task_id] = min(candidates, key=lambda row: (row.project_id != project, row.id)).id
+        own = projects.get(parent_id)
+        reached = [
+            Target(
+                id=row.id,
+                project_id=row.project_id,
+                name=row.name,
+                project_name=row.project_name,
+            )
+            for row in known
+            # A run whose definition is gone keeps what it refers to.
+            if row.name == name and (own is None or own == row.project_id or own in row.shared)
+        ]
+        target = resolve(
+            reached, own_project=own or 0, project=children[task_id].decision.child_project
+        )
+        if isinstance(target, Target):
+            found[task_id] = target.id
     return found

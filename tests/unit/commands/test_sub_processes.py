@@ -55,6 +55,27 @@ def test_a_sub_process_whose_definition_was_deleted_is_refused() -> None:
     assert "'flights'" in why(found)
 
 
+def test_x45_a_sub_process_of_another_project_begins_only_while_it_is_shared() -> None:
+    command = read(LINE, **OF_TASK_45)
+    foreign = a_definition(project_id=8)
+    refused = why(planned(command, foreign, parent=a_parent(project_id=9)))
+    missing = why(planned(command, None, parent=a_parent(project_id=9)))
+    # The reason says no more of a foreign definition than of a missing one.
+    assert refused == missing
+    assert "there is no process definition with the id 3 in this project" in refused
+    for parent in (
+        a_parent(project_id=9, shared=frozenset({3})),
+        a_parent(project_id=8),
+        # The definition of a run may be gone.
+        a_parent(project_id=None),
+    ):
+        assert isinstance(planned(command, foreign, parent=parent), Begin)
+    broken = a_definition(project_id=8, process_definition_json='{"tasks": [{"name": "hidden"}]}')
+    shared = a_parent(project_id=9, shared=frozenset({3}))
+    assert "hidden" not in why(planned(command, broken, parent=shared))
+    assert "hidden" in why(planned(command, broken, parent=a_parent(project_id=8)))
+
+
 def test_a_sub_process_that_is_not_waited_for_any_more_does_not_begin_t36c() -> None:
     found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(waits=False))
     assert found == Drop(reason="task 'sub' does not wait for its child any more")
@@ -141,7 +162,8 @@ def test_a_parent_whose_parameters_are_spoilt_refuses_its_child(columns: dict[st
 
 def test_a_child_whose_definition_has_no_such_name_is_refused_by_it() -> None:
     command = read('{"processDefinitionName": "nights"}', process_definition_id=0, **OF_TASK_45)
-    assert why(planned(command, parent=a_parent())) == "there is no process definition 'nights'"
+    told = why(planned(command, parent=a_parent()))
+    assert told.startswith("there is no process definition 'nights' in this project")
 
 
 def test_a_sub_process_has_the_environment_of_its_parent_unless_it_is_given_one() -> None:

@@ -1,0 +1,122 @@
+"""The shares that a master checks when a child begins and when a DEPENDENT asks."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Engine, delete, insert, select
+
+from common.model.commands import CommandRow, read_command
+from common.model.states import ProcessState, TaskState
+from common.model.upstream import Absence, Question
+from common.store import tables as t
+from common.store.master.dependents import PostgresDependentStore
+from common.store.master.snapshots import Snapshots
+from tests.builders import NOON
+from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+
+
+def projects(db: Engine) -> tuple[int, int, int]:
+    with db.begin() as connection:
+        made = [
+            connection.scalar(insert(t.project).values(name=name).returning(t.project.c.id))
+            for name in ("dev", "prod", "lab")
+        ]
+    return made[0], made[1], made[2]
+
+
+def share(db: Engine, definition: int, project: int) -> None:
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.share).values(
+                object_type="definition", object_id=definition, project_id=project, user_id=0
+            )
+        )
+
+
+def unshare(db: Engine, definition: int) -> None:
+    with db.begin() as connection:
+        connection.execute(delete(t.share).where(t.share.c.object_id == definition))
+
+
+def test_x45_a_dependent_reads_definitions_of_its_project_and_shared_ones_alone(
+    db: Engine,
+) -> None:
+    dev, prod, lab = projects(db)
+    foreign = a_definition(db, name="load", project_id=dev)
+    other = a_definition(db, name="load", project_id=lab)
+    store = PostgresDependentStore(db)
+
+    def answer(number: int | None, name: str | None = None, **more: Any) -> object:
+        question = Question(
+            definition_id=number,
+            definition_name=name,
+            task=None,
+            start=NOON,
+            end=NOON + timedelta(days=1),
+            asking_project=prod,
+            **more,
+        )
+        (found,) = store.look_up([question])
+        return found
+
+    run = an_instance(db, ProcessState.SUCCESS, process_definition_id=foreign, schedule_time=NOON)
+    # Foreign is like missing.
+    for found in (answer(foreign), answer(foreign + 1000), answer(None, "load")):
+        assert found is Absence.NO_DEFINITION
+    share(db, foreign, prod)
+    for found in (answer(foreign), answer(None, "load"), answer(None, "load", project="dev")):
+        assert getattr(found, "id", found) == run
+    assert getattr(answer(None, "load", project=dev), "id", None) == run
+    for wrong in ("lab", "prod", "nowhere", prod):
+        assert answer(None, "load", project=wrong) is Absence.NO_DEFINITION
+    # Two shared ones of a name are ambiguous, and the own one goes first.
+    share(db, other, prod)
+    assert answer(None, "load") is Absence.NO_DEFINITION
+    own = a_definition(db, name="load", project_id=prod)
+    assert answer(None, "load") is None
+    mine = an_instance(db, ProcessState.SUCCESS, process_definition_id=own, schedule_time=NOON)
+    assert getattr(answer(None, "load"), "id", None) == mine
+    # A share that ends is noticed at the next question.
+    unshare(db, foreign)
+    assert answer(foreign) is Absence.NO_DEFINITION
+
+
+def test_x45_a_snapshot_knows_what_is_shared_with_the_project_of_the_parent(db: Engine) -> None:
+    dev, prod, _ = projects(db)
+    child = a_definition(db, name="child", project_id=dev)
+    parent = a_definition(db, name="parent", project_id=prod)
+    run = an_instance(db, ProcessState.RUNNING, process_definition_id=parent)
+    task = an_attempt(
+        db, run, TaskState.SUBMITTED, process_definition_id=parent, task_type="SUB_PROCESS"
+    )
+    with db.begin() as connection:
+        number = connection.scalar(
+            insert(t.command)
+            .values(
+                command_type=0,
+                process_definition_id=child,
+                command_param=json.dumps({}),
+                parent_task_instance_id=task,
+            )
+            .returning(t.command.c.id)
+        )
+
+    def reaches() -> bool:
+        with db.begin() as connection:
+            row = connection.execute(select(t.command).where(t.command.c.id == number)).one()
+            names = CommandRow.__dataclass_fields__
+            values = {name: getattr(row, name) for name in names if hasattr(row, name)}
+            found = read_command(CommandRow(**values, param_bytes=2), param_limit_bytes=1000)
+            snapshot = Snapshots(connection, [found], live_masters=frozenset).of(found)
+        assert snapshot.parent is not None
+        assert snapshot.definition is not None
+        return snapshot.parent.reaches(snapshot.definition)
+
+    assert not reaches()
+    share(db, child, prod)
+    assert reaches()
+    unshare(db, child)
+    assert not reaches()
