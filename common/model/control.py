@@ -420,8 +420,9 @@ class _ControlReader:
         name, number = entry.get("projectName"), entry.get("projectId")
         if isinstance(name, str) and name:
             return name
-        is_number = isinstance(number, int) and not isinstance(number, bool)
-        return number if is_number and number > 0 else None
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            return number
+        return None
 
     def _id(self, value: object, key: str) -> int | None:
         if value in _MISSING:
