@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common.model.spark_paths import scheme_of
 from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec, is_open
 from common.spark_config import CLASSIC
 from common.task_types import task_type_spec
@@ -20,7 +21,6 @@ from operations.definition_document import name_of, nodes_of, type_of
 
 _PROFILE: Final = "profile"
 _PLACEHOLDER = re.compile(r"\$[{\[]")
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def value_mistakes(
@@ -113,8 +113,8 @@ def _absolute(
     if not isinstance(name, str):
         yield f"{where}: must be text"
         return
-    # hdfs:, s3a: and their kin are Spark's own to fetch; what begins with a parameter may be one.
-    if _REMOTE.match(name) or name.startswith("$"):
+    # Spark reads hdfs:, s3a: and other URIs itself, and a parameter may hold one.
+    if scheme_of(name) or name.startswith("$"):
         return
     path = (folder / name).absolute()
     if _PLACEHOLDER.search(name):

@@ -224,6 +224,16 @@ def may_write(account: Account, about: os.stat_result) -> bool:
     return _may(account, about, stat.S_IWOTH | stat.S_IXOTH)
 
 
+def may_list(account: Account | None, about: os.stat_result) -> bool:
+    """Return whether an account may see the names in the folder that `about` is about."""
+    return account is None or _may(account, about, stat.S_IROTH | stat.S_IXOTH)
+
+
+def may_enter(account: Account | None, about: os.stat_result) -> bool:
+    """Return whether an account may open what it knows by name in the folder."""
+    return account is None or _may(account, about, stat.S_IXOTH)
+
+
 def remove_directory(path: Path) -> None:
     """Remove an attempt's directory, and its parents as they become empty."""
     _remove(path)

@@ -48,13 +48,21 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 VALUES: tuple[Any, ...] = (
     *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),
+    *("local:/x/a.jar", "file:/x/a.py", "file://h/a.py", "hdfs:/a.py", "/x/*.py"),
     *("${x}", "$[yyyyMMdd]", "GET", "post", "client", "CLUSTER", "local", "python", "0", "QUERY"),
     *(0, 1, -1, 7, 1.5, True, False, None, [], {}, ["a"], [1], [None], [""], {"a": "b"}),
     *({"a": 1}, {"a": True}, {"a": []}, {"res": "x"}, {"id": 3}, [{"res": "x"}], [{"id": 3}], [[]]),
 )
 # Found on the worker, by its settings or beside the attempt.
 _PLACES = (
-    *("there is no file", "is a directory", "no Spark profile", "may not lead out", "can't be had"),
+    *(
+        "there is no file",
+        "no file on this worker matches",
+        "is a directory",
+        "no Spark profile",
+        "may not lead out",
+        "can't be had",
+    ),
     *("another file has the name", "no name of a namespace", "is not for the master"),
     *("must be the id of a data source; `orcaflow", "no data source with the id", "run elsewhere"),
     *("could be neither followed nor stopped", "is not among those of", "stands inside"),

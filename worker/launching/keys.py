@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from common.model.datasource_references import spark_sources
 from common.model.spark_keys import RefusedError, check_setting
+from common.model.spark_paths import needs_spark, read_spark_path
 from common.model.task_type import (
     DATASOURCES,
     LOCAL_PARAMS,
@@ -83,6 +84,7 @@ def check_shipped(value: Any) -> None:
 def check_shipped_name(name: str) -> None:
     if "," in name or not name.isprintable():
         raise ValueFaultError("has a comma or a control character")
+    read_spark_path(name.partition("#")[0])
 
 
 def is_catalog_name(name: str) -> bool:
@@ -127,7 +129,7 @@ def read_environment(value: object) -> Mapping[str, object]:
 
 
 def check_archive_name(name: str) -> None:
-    if "://" in name or "#" in name or not name.isprintable():
+    if needs_spark(name) or "#" in name or not name.isprintable():
         raise ValueFaultError("must be a file on this worker", at=".archive")
 
 
@@ -158,7 +160,7 @@ def driver_needs(master: str, conf: Iterable[str], shipped: Iterable[str]) -> li
         for key in conf
         if not key.startswith("spark.sql.") or _STATIC.fullmatch(key)
     ]
-    needs += [f"the remote file {name}" for name in shipped if "://" in name]
+    needs += [f"the remote file {name}" for name in shipped if needs_spark(name)]
     return needs
 
 

@@ -1,22 +1,39 @@
-"""Files that a Spark program gets along with it: named as resources, or where Spark itself reads.
+"""Files that a Spark program gets along with it: paths, patterns, and URIs that Spark reads itself.
 
-A key holds a list, or text like `a,b`. A name with `://` is left alone; any other is one of the
-attempt's resources, or a file on the worker as in `resourceList`. An archive, or a file, may say
-after a `#` what it is to be called.
+A key holds a list, or text like `a,b`. A path is one of the attempt's resources, or a file on the
+worker as in `resourceList`; it is linked into the attempt's directory. A pattern gives each file
+that it matches. An archive, or a file, may have an alias after a `#`. `docs/spark.md` has the table
+of forms and deploy modes.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
+from common.model.spark_paths import SparkPath, read_spark_path
 from common.model.task_type import read_entries, read_resource
-from worker.launching.base import TaskContext, fault_at
+from worker.launching.base import TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import check_shipped_name
-from worker.launching.resources import link_resource
+from worker.launching.patterns import matching_files
+from worker.launching.resources import link_resource, resource_path
+
+_MOST_MATCHES: Final = 1_000
+_READ_BY_DRIVER: Final = frozenset({"mainJar", "jars", "pyFiles", "keytab"})
+"""The keys with files that the driver opens. Spark ignores `local:` files of other keys."""
 
 
-def shipped_files(context: TaskContext, key: str) -> list[str]:
-    """Return the files of one key as Spark takes them: paths that are there, or URLs."""
+class Reader(Enum):
+    """The process that opens the files which a task names by paths."""
+
+    DRIVER_HERE = "a driver on this worker"
+    SUBMIT_HERE = "spark-submit on this worker, which uploads them for a driver elsewhere"
+    DRIVER_ELSEWHERE = "a driver on a node of a standalone cluster, to which nothing is uploaded"
+
+
+def shipped_files(context: TaskContext, key: str, reader: Reader = Reader.DRIVER_HERE) -> list[str]:
+    """Return the files of one key as Spark takes them: paths, or URIs."""
     with fault_at(key):
         entries = read_entries(context.params.get(key), "files")
     files = []
@@ -26,15 +43,78 @@ def shipped_files(context: TaskContext, key: str) -> list[str]:
             whole = context.substitute(read_resource(entry))
             check_shipped_name(whole)
         name, sign, alias = whole.partition("#")
-        files.append(f"{local_file(context, place, name)}{sign}{alias}")
+        with fault_at(place):
+            found = read_spark_path(name)
+        if not found.is_pattern:
+            files.append(f"{local_file(context, place, name, reader)}{sign}{alias}")
+            continue
+        matches = _matches(context, place, found, reader)
+        if sign and len(matches) > 1:
+            raise TaskParameterError(
+                f"params.{place}: {name} matches {len(matches)} files, which can't all be named"
+                f" {alias[:80]!r}"
+            )
+        files += [f"{each}{sign}{alias}" for each in matches]
     return files
 
 
-def local_file(context: TaskContext, place: str, name: str) -> str:
-    """Return one file; `name` has its parameters put in and stood at `params.<place>`."""
-    if "://" in name:
-        return name  # In a file system that Spark itself reads, as hdfs:// or s3a://.
-    given = context.directory / name
-    if not Path(name).is_absolute() and ".." not in given.parts and given.is_file():
+def local_file(
+    context: TaskContext, place: str, name: str, reader: Reader = Reader.DRIVER_HERE
+) -> str:
+    """Return one file as Spark takes it; `name`, the value of `params.<place>`, is substituted."""
+    with fault_at(place):
+        found = read_spark_path(name)
+    if found.scheme == "local":
+        key = place.partition("[")[0]
+        if reader is Reader.DRIVER_HERE and key in _READ_BY_DRIVER:
+            _check_is_here(place, found)
+        return name
+    if not found.is_path:
+        return name
+    if reader is Reader.DRIVER_ELSEWHERE and Path(found.path).is_absolute():
+        return found.path  # Whether it exists is known on that node alone.
+    given = context.directory / found.path
+    if not Path(found.path).is_absolute() and ".." not in given.parts and given.is_file():
         return str(given)  # One of the resources.
-    return str(link_resource(context, place, name))
+    try:
+        return str(link_resource(context, place, found.path))
+    except TaskParameterError as error:
+        if reader is Reader.SUBMIT_HERE and Path(found.path).is_absolute():
+            raise TaskParameterError(
+                f"{error}, from where spark-submit uploads it; if every node of the cluster has"
+                f" it, write local:{found.path}"
+            ) from error
+        raise
+
+
+def _check_is_here(place: str, found: SparkPath) -> None:
+    if not Path(found.path).is_file():
+        raise TaskParameterError(
+            f"params.{place}: there is no file {found.path} on this worker, where the driver runs;"
+            " local: names a file that every node has, this one too"
+        )
+
+
+def _matches(context: TaskContext, place: str, found: SparkPath, reader: Reader) -> list[str]:
+    """Return the files that a pattern matches on this worker, where spark-submit expands it too.
+
+    Spark leaves out a pattern that matches nothing, in silence, so that is a mistake here.
+    """
+    is_relative = not Path(found.path).is_absolute()
+    own = context.directory / found.path
+    paths: list[Path] = []
+    if is_relative and ".." not in own.parts:
+        paths = matching_files(own, None, limit=_MOST_MATCHES + 1)
+    if paths:
+        return list(map(str, paths))
+    pattern = resource_path(context, place, found.path)
+    paths = matching_files(pattern, context.account, limit=_MOST_MATCHES + 1)
+    if not paths:
+        raise TaskParameterError(f"params.{place}: no file on this worker matches {pattern}")
+    if len(paths) > _MOST_MATCHES:
+        raise TaskParameterError(
+            f"params.{place}: {pattern} matches more than {_MOST_MATCHES:,} files"
+        )
+    if reader is Reader.DRIVER_ELSEWHERE and not is_relative:
+        return list(map(str, paths))
+    return [str(link_resource(context, place, str(path))) for path in paths]

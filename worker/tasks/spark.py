@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from common.masking import is_secret, mask_setting, printable
 from common.model import spark_keys
+from common.model.spark_paths import read_spark_path
 from common.model.task_type import (
     LOCAL_PARAMS,
     RESOURCE_LIST,
@@ -41,7 +42,7 @@ from worker.launching.keys import ARCHIVES, CONF, MAIN_ARGS, PY_FILES, check_shi
 from worker.launching.lineage import lineage_conf
 from worker.launching.resources import fetch_resources, resource_name
 from worker.launching.runner import run_by
-from worker.launching.shipped import local_file, shipped_files
+from worker.launching.shipped import Reader, local_file, shipped_files
 from worker.launching.spark_installation import scratch_variables, spark_environment, spark_home
 from worker.launching.spark_memory import Memory, check_heap
 from worker.launching.spark_target import (
@@ -67,8 +68,11 @@ _PACKAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
 def _check_main_file(value: Any) -> None:
-    if read_resource(value).startswith("-"):
-        raise ValueFaultError(f"{read_resource(value)[:80]!r} would be taken for an option")
+    name = read_resource(value)
+    if name.startswith("-"):
+        raise ValueFaultError(f"{name[:80]!r} would be taken for an option")
+    if read_spark_path(name).is_path and "*" in name:
+        raise ValueFaultError(f"{name[:80]!r} is a pattern, and the program is one file")
 
 
 def _check_packages(value: Any) -> None:
@@ -249,10 +253,12 @@ class SparkTask:
         others, conf = memory.raised_options(others), memory.raised_settings(conf)
         (own_tag,) = _tags(context, [context.task.id])
         fetch_resources(context)
+        reader = _reader(target)
         shipped = {
-            key: shipped_files(context, key) for key in ("jars", "files", "archives", "pyFiles")
+            key: shipped_files(context, key, reader)
+            for key in ("jars", "files", "archives", "pyFiles")
         }
-        main_file = _main_file(context, program_type)
+        main_file = _main_file(context, program_type, reader)
         argv = [
             context.program(f"{home}/bin/spark-submit", "worker.spark_home"),
             *target.words,
@@ -455,7 +461,13 @@ def _variables_elsewhere(variables: Mapping[str, str], target: Target) -> dict[s
     return {f"{place}.{name}": text for place in places for name, text in variables.items()}
 
 
-def _main_file(context: TaskContext, program_type: str) -> str:
+def _reader(target: Target) -> Reader:
+    if target.mode != "cluster":
+        return Reader.DRIVER_HERE
+    return Reader.SUBMIT_HERE if target.in_cluster else Reader.DRIVER_ELSEWHERE
+
+
+def _main_file(context: TaskContext, program_type: str, reader: Reader) -> str:
     key = "mainJar"
     entry = context.params.get(key)
     if not entry:
@@ -465,15 +477,16 @@ def _main_file(context: TaskContext, program_type: str) -> str:
         _check_main_file(name)
         if program_type == "PYTHON":
             _check_python_file(name)
-    return local_file(context, key, name)
+    return local_file(context, key, name, reader)
 
 
 def _local_files(context: TaskContext, files: list[str]) -> list[str]:
-    """Return the files that are on this host, with the resources and without archives' aliases."""
+    """Return the files in the attempt's directory, with the resources and without aliases."""
     listed = context.params.get("resourceList") or []
     named = [resource_name(f"resourceList[{i}]", each) for i, each in enumerate(listed)]
     linked = [str(context.directory / Path(context.substitute(name)).name) for name in named]
-    paths = [each.partition("#")[0] for each in files if "://" not in each]
+    paths = [each.partition("#")[0] for each in files]
+    paths = [each for each in paths if Path(each).is_relative_to(context.directory)]
     return list(dict.fromkeys([*paths, *linked]))
 
 

@@ -1,0 +1,49 @@
+"""The files that a pattern matches, as an attempt's account may see them.
+
+The daemon may list folders that the account may not. A pattern would tell the account the names in
+them, so folders are entered and listed with the rights of the account only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import translate
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from worker.workspace import Account, may_enter, may_list
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+
+
+def matching_files(pattern: Path, account: Account | None, *, limit: int) -> list[Path]:
+    """Return the ordinary files that an absolute pattern matches, in order, `limit` at most."""
+    first, *parts = pattern.parts
+    found: Iterable[Path] = [Path(first)]
+    for part in parts:
+        found = _below(found, part, account)
+    return sorted(islice((each for each in found if _is_file(each)), limit))
+
+
+def _below(folders: Iterable[Path], part: str, account: Account | None) -> Iterator[Path]:
+    is_pattern = _WILDCARD.search(part) is not None
+    matches = re.compile(translate(part.replace("[^", "[!"))).match
+    for folder in folders:
+        try:
+            about = folder.stat()
+            if not is_pattern:
+                if may_enter(account, about):
+                    yield folder / part
+            elif may_list(account, about):
+                yield from sorted(each for each in folder.iterdir() if matches(each.name))
+        except OSError:
+            continue  # Nothing can be below it.
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
