@@ -1,8 +1,9 @@
 """Finds the secrets in a JSON text, and puts *tokens* in their places. Pure.
 
 A secret is the value of a name that sounds secret, by the rule of `common.masking`, in an object,
-a property (`{"prop": name, "value": …}`) or a list, also where a text within the document holds
-JSON again. Its copies within the other parameters of the document are secret too.
+a property (`{"prop": name, "value": …}`) or a list, and of a property marked `"secret": true`, also
+where a text within the document holds JSON again. Its copies within the other parameters of the
+document are secret too.
 
 Only the characters of a secret are replaced; the document is never parsed and dumped. So opening it
 returns the same text to the letter, numbers and white space included.
@@ -105,6 +106,8 @@ class _Holder:
     """The text at the key `value`, which is judged when the whole object is known."""
     texts: list[_Text] = field(default_factory=list)
     has_secret: bool = False
+    is_marked: bool = False
+    """It has `"secret": true`, as an output that repeats a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,7 @@ def _read(piece: re.Match[str], top: _Holder | None, found: _Found, depth: int) 
         return
     source = piece[1] if is_text else piece[3]
     if not is_text and not _NUMBER.match(source):
+        top.is_marked |= top.is_object and top.key == "secret" and source == "true"
         return
     begin = piece.start(1) if is_text else piece.start(3)
     said = _Text(begin, begin + len(source), source, not is_text)
@@ -171,7 +175,9 @@ def _close(holder: _Holder, found: _Found, depth: int) -> None:
         if holder.prop is not None:
             found.parameters.append(holder.value)
         holder.key = "value"
-        _judge(holder.value, _name_in(holder), holder, found, depth)
+        is_marked = holder.is_marked and holder.prop is not None
+        name = "secret" if is_marked else _name_in(holder)
+        _judge(holder.value, name, holder, found, depth)
     if holder.is_object and holder.has_secret:
         found.parameters += holder.texts
 

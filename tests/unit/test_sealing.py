@@ -51,6 +51,11 @@ def test_the_name_of_a_property_may_stand_behind_its_value() -> None:
     assert secrets_of('[{"value": "hush", "prop": "token"}]') == ["hush"]
 
 
+def test_an_output_that_is_marked_as_secret_is_one() -> None:
+    marked, other = prop("address", "me:hush@db") | {"secret": True}, prop("n", "plain")
+    assert secrets_of(json.dumps([marked, other | {"secret": False}])) == ["me:hush@db"]
+
+
 def test_a_placeholder_a_reference_a_mask_and_a_data_source_s_own_value_are_no_secrets() -> None:
     for value in (
         "${other}",
