@@ -21,6 +21,7 @@ from common.environment_config import EnvironmentConfigError, changed_secrets, v
 from common.errors import BadCommandError
 from common.masking import secrets_in
 from common.model.command_param import ParamKey, start_document
+from common.model.grants import GrantKind
 from common.model.task_type import TaskKind, TaskTypeSpec
 from common.params import (
     Direct,
@@ -40,6 +41,7 @@ from common.zones import UnknownZoneError, zone_named
 from worker import task_log, tenants, tracing
 from worker.launching.base import (
     Launch,
+    NotGrantedError,
     TaskContext,
     TaskParameterError,
     TaskSettings,
@@ -128,6 +130,7 @@ class Launcher:
 
     def prepare(self, task: ClaimedTask) -> Prepared:
         """Make an attempt ready; `SchedulerError` or `OSError` with the reason if it can't be."""
+        self._check_grants(task)
         account = self._account_of(task.tenant_code) if self._tenant_mode == "tenant" else None
         task_type = self._types.find(task.task_type)
         self._refuse_encrypted(task)
@@ -222,6 +225,17 @@ class Launcher:
             secrets=maskable((*secrets, *secrets_in(named), *_passwords(task))),
         )
 
+    def _check_grants(self, task: ClaimedTask) -> None:
+        """Refuse a tenant and a worker group that the project of the attempt may not use.
+
+        The tenant of the run's creator matters only where tasks run as its account.
+        """
+        for kind, number in task.lacks:
+            if kind is not GrantKind.TENANT:
+                raise NotGrantedError(kind, number)
+            if task.names_tenant or self._tenant_mode == "tenant":
+                raise NotGrantedError(kind, task.tenant_code or number)
+
     def _environment(self, task: ClaimedTask, account: Account | None) -> dict[str, str]:
         """Return the variables of the environment that the task or its run names; mostly none."""
         code = environment_code(task)
@@ -229,10 +243,7 @@ class Launcher:
             return {}
         found = task.environment
         if found is None:
-            raise TaskParameterError(
-                f"environmentCode: there is no environment with the code {code}; see"
-                " `orcaflow environment list`, and give the task or the run another one"
-            )
+            raise NotGrantedError(GrantKind.ENVIRONMENT, code, key="environmentCode")
         base = {**self._common, **(account.variables() if account else {})}
         try:
             config = changed_secrets(found.config, self._opened)

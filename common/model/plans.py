@@ -13,6 +13,7 @@ from typing import TypeAlias, assert_never
 from common.model.cluster import Node
 from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import NewComplement
+from common.model.grants import GrantedObject
 from common.model.instances import Ownership, TaskRow
 from common.model.schedules import Schedule
 from common.model.states import (
@@ -44,6 +45,10 @@ class DefinitionSnapshot:
     connects: str | None = None
     execution_type: ExecutionType = ExecutionType.PARALLEL
     project_id: int | None = None
+    grants: frozenset[GrantedObject] = frozenset()
+    """The environments and worker groups that its project may use."""
+    lacked_tenant: int | None = None
+    """Its tenant, if its project may not use that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,8 @@ class RetryPolicy:
 
     def why_not(self, failure: FailureReason) -> str | None:
         """Return the key that forbids a retry after this failure; None if none does."""
+        if failure is FailureReason.NOT_GRANTED:
+            return "the project needs a grant first"
         if failure in self.no_retry_on:
             return f"noRetryOn names {failure}"
         if self.retry_on and failure not in self.retry_on:

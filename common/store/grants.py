@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, Integer, func, literal_column, or_, select
 from common.model.grants import GrantedObject, GrantKind
 from common.store.tables import grant
 
-AT_START: Final = (GrantKind.TENANT, GrantKind.ENVIRONMENT, GrantKind.WORKER_GROUP)
-"""The kinds that a command or a definition as a whole names."""
+AT_START: Final = (GrantKind.ENVIRONMENT, GrantKind.WORKER_GROUP)
+"""The kinds that a command names."""
 
 
 def is_granted(

@@ -9,9 +9,11 @@ from common.dag import select
 from common.errors import BadCommandError, InvalidDefinitionError
 from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import Command
+from common.model.grants import GrantedObject, GrantKind, cure, missing
 from common.model.plans import (
     Begin,
     ChildOf,
+    DefinitionSnapshot,
     Drop,
     ParentSnapshot,
     Plan,
@@ -57,6 +59,8 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         return Reject(reason=f"command_param: {ParamKey.TIME_ZONE}: {error}")
     except BadCommandError as error:
         return Reject(reason=f"command_param: {error}")
+    if fault := _fault_of_grants(command.worker_group_id, param.environment_code, definition):
+        return Reject(reason=fault)
     begin = Begin(
         name=run_name(definition.name, definition.version, int(now.timestamp() * _MILLISECONDS)),
         process_definition_id=definition.id,
@@ -143,6 +147,26 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
             f" exists in process definition {definition.name!r}"
         )
     return None
+
+
+def _fault_of_grants(
+    worker_group_id: int, environment_code: int | None, definition: DefinitionSnapshot
+) -> str | None:
+    """Return the fault if the run names an object that the definition's project may not use.
+
+    What its tasks name is compared when each of them is claimed.
+    """
+    named = (
+        GrantedObject(GrantKind.WORKER_GROUP, worker_group_id),
+        GrantedObject(GrantKind.ENVIRONMENT, environment_code or 0),
+    )
+    lacking = [each for each in named if each.number > 0 and each not in definition.grants]
+    if definition.lacked_tenant is not None:
+        lacking.append(GrantedObject(GrantKind.TENANT, definition.lacked_tenant))
+    if not lacking:
+        return None
+    faults = (missing(each.kind, each.number) for each in lacking)
+    return f"{'; '.join(faults)}: {cure(lacking[0].kind, lacking[0].number)}"
 
 
 def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:

@@ -8,7 +8,13 @@ from common.model.definitions import PoolShare
 from common.model.instances import Ownership
 from common.model.states import TaskState
 from common.store import tables as t
-from tests.conformance.store_tables import Tables, a_submit, save, the_newest_id, the_task
+from tests.conformance.store_tables import (
+    Tables,
+    a_submit,
+    save,
+    the_newest_id,
+    the_task,
+)
 
 
 def a_pool(db: Tables, name: str = "db", size: int = 1, **columns: Any) -> int:

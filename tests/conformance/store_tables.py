@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import Engine, Table, insert, select, text, update
+from sqlalchemy import Engine, Table, delete, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
@@ -27,6 +27,7 @@ from common.model.decisions import (
     StopProcess,
     SubmitTask,
 )
+from common.model.grants import GrantKind
 from common.model.instances import Ownership
 from common.model.plans import Begin, ChildOf, Drop, Handled, Plan, Resume, SetIntent, Snapshot
 from common.model.states import (
@@ -118,7 +119,20 @@ TABLES = (
     t.queue,
     t.user,
 )
+RESTORED = (
+    "UPDATE t_ds_user SET tenant_id = 1, queue = NULL",
+    # Triggers have deleted the others with their objects.
+    "INSERT INTO t_ds_grant VALUES (1, 1, 1) ON CONFLICT DO NOTHING",
+)
 SEEDED = (t.tenant, t.queue, t.user)
+GRANTED = {
+    t.tenant: GrantKind.TENANT,
+    t.datasource: GrantKind.DATASOURCE,
+    t.environment: GrantKind.ENVIRONMENT,
+    t.task_group: GrantKind.POOL,
+    t.worker_group: GrantKind.WORKER_GROUP,
+}
+"""The tables of shared objects."""
 
 REFUSED = (RowRefusedError, DBAPIError)
 """The errors that a person gets whose row breaks a constraint."""
@@ -162,7 +176,13 @@ class Tables(Protocol):
     @property
     def retention(self) -> RetentionStore: ...
 
-    def insert(self, table: Table, **columns: Any) -> int: ...
+    def insert(self, table: Table, **columns: Any) -> int:
+        """Insert a row; an object that projects share is granted to project 1."""
+        ...
+
+    def revoke(self, kind: GrantKind, number: int) -> None:
+        """Take the grant of a shared object from project 1."""
+        ...
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None: ...
 
@@ -190,6 +210,9 @@ class MemoryTables:
 
     def insert(self, table: Table, **columns: Any) -> int:
         return self.database.insert(self._rows(table), **columns)
+
+    def revoke(self, kind: GrantKind, number: int) -> None:
+        self.database.revoked.add((kind, number, 1))
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None:
         self.database.update(self._rows(table), row_id, **columns)
@@ -227,7 +250,16 @@ class PostgresTables:
     def insert(self, table: Table, **columns: Any) -> int:
         with self.engine.begin() as db:
             row_id: int = db.scalars(insert(table).values(**columns).returning(table.c.id)).one()
+            if table in GRANTED:
+                kind, number = GRANTED[table], columns.get("code", row_id)
+                given = {"object_type": int(kind), "object_id": number, "project_id": 1}
+                db.execute(insert(t.grant).values(given))
             return row_id
+
+    def revoke(self, kind: GrantKind, number: int) -> None:
+        with self.engine.begin() as db:
+            gone = delete(t.grant).where(t.grant.c.object_type == int(kind))
+            assert db.execute(gone.where(t.grant.c.object_id == number)).rowcount == 1
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None:
         with self.engine.begin() as db:
@@ -274,9 +306,7 @@ class PostgresTables:
         ]
         with self.engine.begin() as db:
             # In one round trip: each test begins with it.
-            db.execute(
-                text("; ".join([*deletions, "UPDATE t_ds_user SET tenant_id = 1, queue = NULL"]))
-            )
+            db.execute(text("; ".join([*deletions, *RESTORED])))
         self.hinted = None
         self.notifications()
 
@@ -443,7 +473,17 @@ def pause(name: str, attempt: int = 1) -> PauseTask:
 STOPPING = StopProcess(deadline=LATER)
 
 
+def in_project(db: Tables, owned: Ownership) -> None:
+    """Give the run a definition of project 1, whose pools its attempts may use."""
+    known = {row["id"] for row in db.rows(t.process_definition)}
+    if the_process(db, owned)["process_definition_id"] not in known:
+        run = owned.process_instance_id
+        db.update(t.process_instance, run, process_definition_id=a_definition(db))
+
+
 def save(db: Tables, owned: Ownership, *decisions: Decision, at: datetime = NOON) -> Saved:
+    if any(isinstance(each, SubmitTask) and each.pools for each in decisions):
+        in_project(db, owned)
     return db.runs.save([Step(ownership=owned, decisions=decisions, at=at)])
 
 

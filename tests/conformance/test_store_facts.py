@@ -179,12 +179,12 @@ def test_a_reason_that_is_not_known_here_counts_as_none(db: Tables) -> None:
     assert [row.failure for row in load(db, owned).tasks] == [None]
 
 
-def test_an_attempt_without_its_pool_fails_for_its_configuration(db: Tables) -> None:
+def test_an_attempt_without_its_pool_fails_since_its_project_has_none(db: Tables) -> None:
     owned = a_run(db)
     save(db, owned, a_submit("a", pools=(PoolShare(pool_name="nobody's"),)))
     assert released(db) == []
     (row,) = db.rows(t.task_instance)
-    assert (row["state"], row["failure_reason"]) == (TaskState.FAILURE, "CONFIGURATION")
+    assert (row["state"], row["failure_reason"]) == (TaskState.FAILURE, "NOT_GRANTED")
 
 
 def test_a_wait_that_takes_too_long_fails_for_its_time_out(db: Tables) -> None:

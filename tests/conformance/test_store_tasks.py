@@ -9,6 +9,7 @@ import pytest
 from common.model.commands import CommandType
 from common.model.decisions import FinishProcess
 from common.model.definitions import TaskTimeout
+from common.model.grants import GrantKind
 from common.model.offers import Offer
 from common.model.states import (
     ProcessState,
@@ -18,7 +19,7 @@ from common.model.states import (
 from common.model.worker_needs import UNASSIGNED
 from common.store import tables as t
 from common.store.listen import read_task_report
-from common.store.worker.ports import DataSource, Environment, ReportRefusedError
+from common.store.worker.ports import ClaimedTask, DataSource, Environment, ReportRefusedError
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -299,10 +300,13 @@ def test_the_data_sources_that_exist_are_given_by_id(db: Tables) -> None:
     params = '{"user":"u","password":"secret"}'
     first = db.insert(t.datasource, name="dw", type=1, connection_params=params)
     db.insert(t.datasource, name="other", type=0, connection_params="{}")
-    found = db.tasks.datasources([first, first, 2_000_000_000, 2**70, -1])
-    assert found == {first: DataSource(id=first, name="dw", type=1, connection_params=params)}
+    numbers = (first, first, 2_000_000_000, 2**70, -1)
+    found = db.tasks.datasources([(1, each) for each in numbers])
+    assert found == {(1, first): DataSource(id=first, name="dw", type=1, connection_params=params)}
     assert "secret" not in repr(found)
-    assert db.tasks.datasources([]) == {}
+    assert db.tasks.datasources([(2**40, first), (-1, first)]) == {}
+    db.revoke(GrantKind.DATASOURCE, first)
+    assert db.tasks.datasources([(1, first)]) == {}
 
 
 def test_the_environments_that_exist_are_given_by_code_and_a_claim_tells_that_of_the_run(
@@ -310,13 +314,48 @@ def test_the_environments_that_exist_are_given_by_code_and_a_claim_tells_that_of
 ) -> None:
     code = 2**40
     db.insert(t.environment, code=code, name="java", config="export A=1")
-    found = db.tasks.environments([code, code + 1, -1, 2**70])
-    assert found == {code: Environment(code=code, name="java", config="export A=1")}
+    found = db.tasks.environments([(1, each) for each in (code, code + 1, -1, 2**70)])
+    assert found == {(1, code): Environment(code=code, name="java", config="export A=1")}
     assert "export" not in repr(found)
     for param, expected in ((f'{{"environmentCode": "{code}"}}', code), ("{}", None)):
         owned = a_run(db, command_param=param)
         (claimed,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
         assert claimed.environment_code == expected
+    db.revoke(GrantKind.ENVIRONMENT, code)
+    assert db.tasks.environments([(1, code)]) == {}
+
+
+@pytest.mark.parametrize("of_task", [True, False])
+def test_a_claim_tells_the_tenant_and_the_group_that_the_project_may_not_use(
+    db: Tables, of_task: bool
+) -> None:
+    tenant = db.insert(t.tenant, tenant_code="etl")
+    group = db.insert(t.worker_group, name="big")
+    owned = a_run(
+        db,
+        process_definition_id=a_definition(db),
+        tenant_id=tenant,
+        worker_group_id=-1 if of_task else group,
+    )
+
+    def claimed(name: str) -> ClaimedTask:
+        ids = submit(db, owned, name, worker_group_id=group if of_task else -1)
+        (found,) = db.tasks.claim(WORKER, ids, folders=FOLDERS, now=NOON)
+        return found
+
+    before = claimed("a")
+    assert (before.project_id, before.lacks, before.names_tenant) == (1, (), True)
+    db.revoke(GrantKind.TENANT, tenant)
+    db.revoke(GrantKind.WORKER_GROUP, group)
+    # Only the claim shows it: the attempt was submitted before.
+    assert claimed("b").lacks == ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
+
+
+def test_a_claim_tells_that_the_creator_s_tenant_is_not_granted(db: Tables) -> None:
+    owned = a_run(db, process_definition_id=a_definition(db))
+    db.revoke(GrantKind.TENANT, 1)
+    (found,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert (found.lacks, found.names_tenant) == (((GrantKind.TENANT, 1),), False)
 
 
 def test_a_kill_is_wanted_of_what_is_to_be_killed_and_not_of_what_is_to_be_paused(

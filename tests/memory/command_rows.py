@@ -7,8 +7,10 @@ from typing import Any
 
 from common.model.cluster import Node
 from common.model.commands import CommandRow, CommandType
+from common.model.grants import GrantKind
 from common.model.plans import Begin, DefinitionSnapshot
 from common.model.states import ExecutionType, ProcessState, ReleaseState
+from tests.memory.database import MemoryDatabase
 from tests.memory.rows import CommandRecord, DefinitionRecord, ProcessRecord
 
 
@@ -34,7 +36,8 @@ def command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
     )
 
 
-def definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
+def definition_snapshot(db: MemoryDatabase, row: DefinitionRecord) -> DefinitionSnapshot:
+    tenant = (GrantKind.TENANT, row.tenant_id, row.project_id)
     return DefinitionSnapshot(
         id=row.id,
         name=row.name,
@@ -49,6 +52,8 @@ def definition_snapshot(row: DefinitionRecord) -> DefinitionSnapshot:
         connects=row.connects,
         execution_type=ExecutionType(row.execution_type),
         project_id=row.project_id,
+        grants=db.grants_at_start(row.project_id),
+        lacked_tenant=row.tenant_id if tenant in db.revoked else None,
     )
 
 

@@ -154,7 +154,7 @@ class MemoryCommandStore(CommandStore):
             or (0 if process is None else process.process_definition_id)
         )
         return Snapshot(
-            definition=None if definition is None else definition_snapshot(definition),
+            definition=None if definition is None else definition_snapshot(self._db, definition),
             instance=None if process is None else self._instance(process, command.command_type),
             asked_instance_id=command.process_instance_id,
             parent=self._parent(command.parent_task_instance_id),

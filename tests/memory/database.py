@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from common.model.cluster import Node, QueueEntry
 from common.model.commands import OWN_RECOVERIES, RESTARTING_COMMANDS, CommandType
+from common.model.grants import GrantedObject, GrantKind
 from common.model.instances import Ownership
 from common.model.memory_factor import MAX_MEMORY_FACTOR
 from common.model.schedules import MisfirePolicy
@@ -349,6 +350,8 @@ class MemoryDatabase:
         self.tenants = Rows("t_ds_tenant", TenantRecord)
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)
+        self.revoked: set[tuple[GrantKind, int, int]] = set()
+        """What projects may not use: here all is granted that nobody has revoked."""
         self.commit_hook: CommitHook = _no_hook
         self.begin_hook: Callable[[str], None] = lambda _name: None
         self.read_hook: Callable[[str], None] = lambda _name: None
@@ -359,6 +362,23 @@ class MemoryDatabase:
             tx.insert(self.queues, QueueRecord(queue_name="default", queue="default"))
             tx.insert(self.tenants, TenantRecord(tenant_code=os_user))
             tx.insert(self.users, UserRecord(user_name="admin", tenant_id=1))
+
+    def is_granted(self, kind: GrantKind, number: int, project: int) -> bool:
+        """True if a project may use an object; none may that does not exist."""
+        return 0 < project < 2**31 and (kind, number, project) not in self.revoked
+
+    def grants_at_start(self, project: int) -> frozenset[GrantedObject]:
+        """The environments and worker groups that a project may use."""
+        objects = (
+            *(GrantedObject(GrantKind.ENVIRONMENT, each.code) for each in self.environments),
+            *(GrantedObject(GrantKind.WORKER_GROUP, each.id) for each in self.worker_groups),
+        )
+        return frozenset(each for each in objects if self.is_granted(*each, project))
+
+    def project_of(self, process: ProcessRecord) -> int:
+        """The project of a run; 0 if its definition is gone."""
+        definition = self.definitions.get(process.process_definition_id)
+        return 0 if definition is None else definition.project_id
 
     @property
     def tables(self) -> tuple[Rows[Any], ...]:

@@ -12,7 +12,9 @@ from datetime import datetime
 
 from common.model.commands import CommandType
 from common.model.failures import FailureReason
+from common.model.grants import GrantKind
 from common.model.states import ProcessState, TaskState
+from common.store.master.holds import no_pool
 from common.store.master.ports import HoldStore, Released
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.locks import MemoryLocks
@@ -101,15 +103,16 @@ class MemoryHoldStore(HoldStore):
         released = []
         for candidate in sorted(candidates, key=lambda one: one.turn):
             locks = self._locks(candidate.task, now)
-            hopeless = next(filter(None, map(self._hopeless, candidate.shares)), locks.problem)
-            if hopeless is not None:
+            of_locks = locks.problem and (locks.problem, FailureReason.CONFIGURATION)
+            hopeless = next(filter(None, map(self._hopeless, candidate.shares)), of_locks)
+            if hopeless:
                 tx.update(
                     self._db.tasks,
                     candidate.task.id,
                     state=int(TaskState.FAILURE),
                     end_time=now,
-                    reason=hopeless,
-                    failure_reason=FailureReason.CONFIGURATION.value,
+                    reason=hopeless[0],
+                    failure_reason=hopeless[1].value,
                 )
                 continue
             if not locks.are_free:
@@ -156,13 +159,21 @@ class MemoryHoldStore(HoldStore):
     def _is_closed(self, share: PoolQueueRecord) -> bool:
         return self._db.pools.the(share.group_id).status == 0
 
-    def _hopeless(self, share: PoolQueueRecord) -> str | None:
+    def _hopeless(self, share: PoolQueueRecord) -> tuple[str, FailureReason] | None:
         pool = self._db.pools.get(share.group_id)
-        if pool is None:
-            return f"pool {share.group_name!r} does not exist"
+        if pool is None or not self._is_granted(share):
+            return no_pool(share.group_name or ""), FailureReason.NOT_GRANTED
         if pool.group_size < share.weight:
-            return f"pool {share.group_name!r} has {pool.group_size} slots, the task needs {share.weight}"
+            return (
+                f"pool {share.group_name!r} has {pool.group_size} slots, the task needs {share.weight}",
+                FailureReason.CONFIGURATION,
+            )
         return None
+
+    def _is_granted(self, share: PoolQueueRecord) -> bool:
+        process = self._db.processes.the(self._db.tasks.the(share.task_id).process_instance_id)
+        project = self._db.project_of(process)
+        return self._db.is_granted(GrantKind.POOL, share.group_id, project)
 
     # Process instances
 

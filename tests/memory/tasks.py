@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import takewhile
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
+from common.model.grants import GrantedObject, GrantKind
 from common.model.offers import Offer
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.workers import WorkerMode, mode_of
+from common.store.queue_entries import effective_group
 from common.store.transaction import storable
 from common.store.worker.ports import (
     AttemptEnd,
@@ -26,6 +28,7 @@ from common.store.worker.ports import (
     LogTail,
     ReportRefusedError,
     TaskStore,
+    Wanted,
 )
 from common.store.worker.task_facts import facts_of
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
@@ -162,12 +165,12 @@ class MemoryTaskStore(TaskStore):
                 found[task_id] = rules
         return found
 
-    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
+    def datasources(self, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
         found = {}
-        for datasource_id in dict.fromkeys(ids):
-            row = self._db.datasources.get(datasource_id)
-            if row is not None:
-                found[row.id] = DataSource(
+        for project, number in dict.fromkeys(wanted):
+            row = self._db.datasources.get(number)
+            if row is not None and self._db.is_granted(GrantKind.DATASOURCE, row.id, project):
+                found[project, row.id] = DataSource(
                     id=row.id,
                     name=row.name,
                     type=row.type,
@@ -175,11 +178,12 @@ class MemoryTaskStore(TaskStore):
                 )
         return found
 
-    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
+    def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
         return {
-            row.code: Environment(code=row.code, name=row.name, config=row.config)
+            (project, row.code): Environment(code=row.code, name=row.name, config=row.config)
             for row in self._db.environments
-            if row.code in codes
+            for project, code in wanted
+            if row.code == code and self._db.is_granted(GrantKind.ENVIRONMENT, row.code, project)
         }
 
     def running(self, node: Node) -> dict[int, bool]:
@@ -403,7 +407,19 @@ class MemoryTaskStore(TaskStore):
             lost_attempts=lost,
             ended_attempts=ended,
             environment_code=CommandParam.as_stored(process.command_param).stored_environment_code,
+            project_id=self._db.project_of(process),
+            lacks=tuple(self._lacks(task, process, tenant)),
+            names_tenant=self._db.tenants.get(process.tenant_id) is not None,
         )
+
+    def _lacks(
+        self, task: TaskRecord, process: ProcessRecord, tenant: TenantRecord | None
+    ) -> Iterator[GrantedObject]:
+        group = effective_group(task.worker_group_id, process.worker_group_id)
+        number = 0 if tenant is None else tenant.id
+        for kind, each in ((GrantKind.TENANT, number), (GrantKind.WORKER_GROUP, group)):
+            if each > 0 and not self._db.is_granted(kind, each, self._db.project_of(process)):
+                yield GrantedObject(kind, each)
 
     def _tenant(self, process: ProcessRecord) -> TenantRecord | None:
         definition = self._db.definitions.get(process.process_definition_id)

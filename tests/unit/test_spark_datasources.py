@@ -179,7 +179,7 @@ def test_a_row_that_can_not_be_used_is_told_without_what_stands_in_it(
         ({"sales": {"id": 3}}, "params.datasources.sales: must be the name or the id"),
         ({"sales": True}, "params.datasources.sales: must be the name or the id"),
         ({"sales": "sales_db"}, "params.datasources.sales: must be the id of a data source"),
-        ([4], "params.datasources[0]: there is no data source with the id 4"),
+        ([4], "params.datasources[0]: the project has no data source 4"),
         ({"a.b": 3}, "params.datasources.a.b: 'a.b' can't be the name of a catalog"),
         ({"spark_catalog": 3}, "can't be the name of a catalog"),
         ([3, 3], "params.datasources[1]: 'sales_db' is named twice"),

@@ -64,7 +64,11 @@ _PLACES = (
         "can't be had",
     ),
     *("another file has the name", "no name of a namespace", "is not for the master"),
-    *("must be the id of a data source; `orcaflow", "no data source with the id", "run elsewhere"),
+    *(
+        "must be the id of a data source; `orcaflow",
+        "the project has no data source",
+        "run elsewhere",
+    ),
     *("could be neither followed nor stopped", "is not among those of", "stands inside"),
     *("which is not on this worker", "there is no program"),
     # The dialect depends on the data source.

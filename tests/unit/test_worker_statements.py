@@ -283,5 +283,5 @@ def test_what_is_no_id_names_no_data_source(given: Any) -> None:
 
 
 def test_a_data_source_that_is_not_there_is_named() -> None:
-    with pytest.raises(TaskParameterError, match="there is no data source with the id 7"):
+    with pytest.raises(TaskParameterError, match="the project has no data source 7"):
         target({"datasource": "7"}, None)

@@ -238,7 +238,7 @@ def test_an_environment_goes_before_a_parameter_of_its_name(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("environment", "cause"),
     [
-        (None, "there is no environment with the code 7; see `orcaflow environment list`"),
+        (None, "environmentCode: the project has no environment 7: an administrator can grant it"),
         (replace(JAVA, config="source x"), "environment 'java': line 1: only lines like export"),
         (
             replace(JAVA, config=f"export A_TOKEN=aes256gcm:01234567:{'A' * 40}"),

@@ -21,6 +21,8 @@ from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
 from common.masking import printable, secrets_in
+from common.model.failures import FailureReason
+from common.model.grants import GrantKind, cure, missing
 from common.model.task_type import (
     Fault,
     Key,
@@ -53,6 +55,18 @@ _ENVIRONMENT_CODE: Final = "environmentCode"
 
 class TaskParameterError(SchedulerError):
     """A task can't be run as it is written. Fail the attempt with the text, which names the key."""
+
+    failure = FailureReason.CONFIGURATION
+
+
+class NotGrantedError(TaskParameterError):
+    """The project of a task may not use an object that the task names. A retry would not help."""
+
+    failure = FailureReason.NOT_GRANTED
+
+    def __init__(self, kind: GrantKind, number: str | int, *, key: str = "") -> None:
+        place = f"{key}: " if key else ""
+        super().__init__(f"{place}{missing(kind, number)}: {cure(kind, number)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from urllib.parse import unquote
 from common.masking import secrets_in_json
 from common.model import datasource_references
 from common.model.datasource_urls import RefusedUrlError, check_url, is_below, split_url
+from common.model.grants import GrantKind
 from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
-from worker.launching.base import TaskParameterError, fault_at, read_node
+from worker.launching.base import NotGrantedError, TaskParameterError, fault_at, read_node
 
 if TYPE_CHECKING:
     from common.store.worker.ports import ClaimedTask, DataSource
@@ -105,7 +106,7 @@ def target(params: Mapping[str, Any], source: DataSource | None, *, data_dir: st
     """
     wanted = _id(params)
     if source is None:
-        raise TaskParameterError(f"params.datasource: there is no data source with the id {wanted}")
+        raise NotGrantedError(GrantKind.DATASOURCE, wanted, key="params.datasource")
     place = f"data source {source.name!r}"
     try:
         given = json.loads(source.connection_params)

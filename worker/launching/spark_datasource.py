@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from common.model.datasource_references import SparkSource, spark_sources
-from worker.launching.base import TaskParameterError
+from common.model.grants import GrantKind
+from worker.launching.base import NotGrantedError, TaskParameterError
 from worker.launching.keys import MAX_DATASOURCES, is_catalog_name
 
 if TYPE_CHECKING:
@@ -118,9 +119,7 @@ def spark_datasources(
     for each in wanted_sources(params):
         row = rows.get(int(each.source))
         if row is None:
-            raise TaskParameterError(
-                f"params.{each.key}: there is no data source with the id {each.source}"
-            )
+            raise NotGrantedError(GrantKind.DATASOURCE, each.source, key=f"params.{each.key}")
         name = each.name or row.name
         if not is_catalog_name(name):
             raise TaskParameterError(

@@ -413,20 +413,27 @@ class ClaimLoop:
         if not awaiting_inputs:
             return
         if self._awaiting_inputs_node == node:
-            wanted = {
-                task.id: datasource_ids(task, task_type_spec(task.task_type).datasources)
+            sources_of = {
+                task.id: [
+                    (task.project_id, each)
+                    for each in datasource_ids(task, task_type_spec(task.task_type).datasources)
+                ]
                 for task in awaiting_inputs
             }
-            ids = sorted({each for several in wanted.values() for each in several})
+            ids = sorted({each for several in sources_of.values() for each in several})
             found = self._store.datasources(ids) if ids else {}
-            codes = {task.id: environment_code(task) for task in awaiting_inputs}
-            named = sorted({each for each in codes.values() if each is not None})
+            codes = {
+                task.id: (task.project_id, code)
+                for task in awaiting_inputs
+                if (code := environment_code(task)) is not None
+            }
+            named = sorted(set(codes.values()))
             environments = self._store.environments(named) if named else {}
             compared = [task.id for task in awaiting_inputs if _wants_former_values(task)]
             former = self._store.former_quality(compared) if compared else {}
             if self._node() == node and self._membership.standing() is not Standing.LOST:
                 for task in awaiting_inputs:
-                    sources = tuple(found[each] for each in wanted[task.id] if each in found)
+                    sources = tuple(found[each] for each in sources_of[task.id] if each in found)
                     first = sources[0] if sources else None
                     self._attempts.start(
                         replace(
@@ -434,7 +441,7 @@ class ClaimLoop:
                             datasource=first,
                             datasources=sources,
                             former_quality=former.get(task.id, {}),
-                            environment=environments.get(codes[task.id] or 0),
+                            environment=environments.get(codes.get(task.id, (0, 0))),
                         )
                     )
                 self._awaiting_inputs = ()

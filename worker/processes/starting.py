@@ -210,7 +210,8 @@ class Starter:
                 self.refuse(task, TaskState.NEED_FAULT_TOLERANCE, reason)
                 return
         if isinstance(error, SchedulerError):
-            self.refuse(task, TaskState.FAILURE, str(error), FailureReason.CONFIGURATION)
+            failure = getattr(error, "failure", FailureReason.CONFIGURATION)
+            self.refuse(task, TaskState.FAILURE, str(error), failure)
         elif isinstance(error, OSError):
             reason = what_failed(error)
             self.refuse(task, TaskState.FAILURE, reason, FailureReason.SUBMIT_FAILED)

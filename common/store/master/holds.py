@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Connection,
@@ -40,6 +40,7 @@ from common.model.cluster import QueueEntry
 from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
 from common.model.failures import FailureReason
+from common.model.grants import GrantKind, cure, missing
 from common.model.states import (
     HELD_TASK_STATES,
     LIVE_TASK_STATES,
@@ -48,6 +49,7 @@ from common.model.states import (
 )
 from common.model.worker_needs import UNASSIGNED
 from common.store.fixed_statement import FixedStatement
+from common.store.grants import is_granted
 from common.store.master.attempts import Place, queue_entries
 from common.store.master.endings import give_up_promises
 from common.store.master.held_locks import get_locks, needs_of, out_of_reach
@@ -58,6 +60,7 @@ from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     OWN_RECOVERY,
     command,
+    process_definition,
     process_instance,
     task_group,
     task_group_queue,
@@ -256,12 +259,21 @@ _HOPELESS: Final = (
     .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
     .limit(_CHUNK)
 )
+# Compared when its turn comes: a grant may be taken away while an attempt waits.
+_IS_GRANTED: Final = (
+    exists()
+    .where(task_instance.c.id == task_group_queue.c.task_id)
+    .where(process_definition.c.id == task_instance.c.process_definition_id)
+    .where(is_granted(GrantKind.POOL, task_group_queue.c.group_id, process_definition.c.project_id))
+    .correlate(task_group_queue)
+)
 _SHARES: Final = (
     select(
         task_group_queue.c.task_id,
         task_group_queue.c.group_id,
         task_group_queue.c.group_name,
         task_group_queue.c.weight,
+        _IS_GRANTED.label("is_granted"),
     )
     .where(task_group_queue.c.task_id == any_of("ids"))
     .where(task_group_queue.c.status == _WAITING)
@@ -274,7 +286,7 @@ _NEXT_DUE: Final = (
     .where(task_instance.c.due_at > bindparam("now"))
 )
 
-_MOVED: Final = unnested("moved", id=Integer, state=Integer, reason=Text)
+_MOVED: Final = unnested("moved", id=Integer, state=Integer, reason=Text, failure=Text)
 # Locked in order of id, as all that lock several attempts do it. One that was withdrawn meanwhile
 # is left as it is.
 _STILL_HELD: Final = (
@@ -298,7 +310,7 @@ _MOVE: Final = (
             else_=task_instance.c.end_time,
         ),
         failure_reason=case(
-            (_MOVED.c.state == TaskState.FAILURE, FailureReason.CONFIGURATION.value),
+            (_MOVED.c.state == TaskState.FAILURE, _MOVED.c.failure),
             else_=task_instance.c.failure_reason,
         ),
     )
@@ -399,12 +411,19 @@ class _Pool:
         return not self.closed and not self.barred and self.free > 0
 
 
+class _Fault(NamedTuple):
+    """The reason why an attempt fails while it is held."""
+
+    reason: str
+    failure: FailureReason = FailureReason.CONFIGURATION
+
+
 @dataclass(slots=True)
 class _Verdicts:
     """The results for attempts that stood in line for slots, by id."""
 
     let_go: dict[int, AnyRow] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, _Fault] = field(default_factory=dict)
 
 
 class PostgresHoldStore(HoldStore):
@@ -461,7 +480,7 @@ def _release_attempts(
     for task_id in (*locks.waiting, *locks.failed):
         free.pop(task_id, None)
         verdicts.let_go.pop(task_id, None)
-    verdicts.failed.update(locks.failed)
+    verdicts.failed.update((key, _Fault(reason)) for key, reason in locks.failed.items())
     moves = dict.fromkeys((*put_in_line, *(row.id for row in due)), TaskState.WAITING_DEPEND)
     moves |= dict.fromkeys((*free, *verdicts.let_go), TaskState.SUBMITTED)
     moves |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)
@@ -484,7 +503,9 @@ def _judge_line(db: Connection, due: Sequence[int], *, without: Collection[int])
     verdicts = _Verdicts()
     pools = _pools(db)
     for share in db.execute(_HOPELESS, {"due": due}):
-        fault = _fault(share, pools) if share.group_id in pools else None
+        # Grants are compared when its turn comes, since very many may wait.
+        is_asked = share.group_id in pools
+        fault = _fault(share, pools, is_granted=True) if is_asked else None
         if fault is not None:
             verdicts.failed.setdefault(share.task_id, fault)
     judged = [*verdicts.failed, *without]
@@ -519,7 +540,8 @@ def _pools(db: Connection) -> dict[int, _Pool | None]:
 def _judge(
     row: AnyRow, wanted: Sequence[AnyRow], pools: Mapping[int, _Pool | None], verdicts: _Verdicts
 ) -> None:
-    fault = next(filter(None, (_fault(share, pools) for share in wanted)), None)
+    faults = (_fault(share, pools, is_granted=share.is_granted) for share in wanted)
+    fault = next(filter(None, faults), None)
     if fault is not None:
         verdicts.failed[row.id] = fault
         return
@@ -537,19 +559,24 @@ def _judge(
     verdicts.let_go[row.id] = row
 
 
-def _fault(share: AnyRow, pools: Mapping[int, _Pool | None]) -> str | None:
+def _fault(share: AnyRow, pools: Mapping[int, _Pool | None], *, is_granted: bool) -> _Fault | None:
     """Return the reason why this attempt can never have its slots; None if it can."""
-    name = repr(share.group_name or str(share.group_id))
+    name = share.group_name or str(share.group_id)
     pool = pools.get(share.group_id)
-    if pool is None:
-        return f"pool {name} does not exist"
+    if pool is None or not is_granted:
+        return _Fault(no_pool(name), FailureReason.NOT_GRANTED)
     if share.weight > pool.size:
-        return f"pool {name} has {pool.size} slots, the task needs {share.weight}"
+        return _Fault(f"pool {name!r} has {pool.size} slots, the task needs {share.weight}")
     return None
 
 
+def no_pool(name: str) -> str:
+    """Return the sentence about a pool that is missing or not granted to the project."""
+    return f"{missing(GrantKind.POOL, name)}: {cure(GrantKind.POOL, name)}"
+
+
 def _move(
-    db: Connection, moves: Mapping[int, TaskState], reasons: Mapping[int, str], now: datetime
+    db: Connection, moves: Mapping[int, TaskState], faults: Mapping[int, _Fault], now: datetime
 ) -> frozenset[int]:
     """Write the new states; return the ids of the attempts that were still held."""
     if not moves:
@@ -560,7 +587,11 @@ def _move(
         "moved_id": list(moves),
         "moved_state": [int(state) for state in moves.values()],
         "moved_reason": [
-            None if (reason := reasons.get(task_id)) is None else storable(reason)
+            None if (fault := faults.get(task_id)) is None else storable(fault.reason)
+            for task_id in moves
+        ],
+        "moved_failure": [
+            None if (fault := faults.get(task_id)) is None else fault.failure.value
             for task_id in moves
         ],
     }

@@ -29,6 +29,7 @@ from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
+from common.model.grants import GrantKind
 from common.model.plans import (
     DefinitionSnapshot,
     DependentDefinition,
@@ -47,12 +48,13 @@ from common.model.states import (
 )
 from common.store.complements import read_dependents
 from common.store.fixed_statement import FixedStatement
+from common.store.grants import grants_of, is_granted, objects_in
 from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
 from common.store.master.submissions import SUB_PROCESS
 from common.store.schedules import read_schedules
 from common.store.sharing import definitions_shared
-from common.store.tables import process_definition, process_instance, task_instance
+from common.store.tables import process_definition, process_instance, task_instance, tenant
 from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,13 @@ DEFINITION_COLUMNS: Final = (
     process_definition.c.connects,
     process_definition.c.execution_type,
     process_definition.c.project_id,
+    grants_of(process_definition.c.project_id).label("grants"),
+    select(tenant.c.id)
+    .where(tenant.c.id == process_definition.c.tenant_id)
+    .where(~is_granted(GrantKind.TENANT, tenant.c.id, process_definition.c.project_id))
+    .correlate(process_definition)
+    .scalar_subquery()
+    .label("lacked_tenant"),
 )
 _DEFINITIONS: Final = FixedStatement(
     select(*DEFINITION_COLUMNS).where(process_definition.c.id == any_of("ids"))
@@ -394,6 +403,8 @@ def definition_of(row: Any) -> DefinitionSnapshot:
         connects=row.connects,
         execution_type=ExecutionType(row.execution_type),
         project_id=row.project_id,
+        grants=objects_in(row.grants),
+        lacked_tenant=row.lacked_tenant,
     )
 
 

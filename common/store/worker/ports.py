@@ -12,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from common.errors import SchedulerError
 from common.model.cluster import Node
 from common.model.failures import UNEXPLAINED, FailureReason
+from common.model.grants import GrantedObject
 from common.model.offers import Offer
 from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.model.workers import WorkerMode
+
+Wanted: TypeAlias = tuple[int, int]
+"""A project, and the number of an object that one of its tasks names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,12 @@ class ClaimedTask:
     """The environment of the run, for a node that names none itself."""
     environment: Environment | None = None
     """The environment that it names; filled as data sources are."""
+    project_id: int = 0
+    """The project of its definition; 0 if that is gone."""
+    lacks: tuple[GrantedObject, ...] = ()
+    """The tenant and the worker group that its project may not use, if it names such."""
+    names_tenant: bool = False
+    """True if the run has a tenant itself; else it has its creator's."""
 
 
 class ReportRefusedError(SchedulerError):
@@ -209,12 +219,12 @@ class TaskStore(Protocol):
         """
         ...
 
-    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
-        """Return the data sources that exist, by id."""
+    def datasources(self, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
+        """Return the data sources, given their ids, that exist and are granted to the projects."""
         ...
 
-    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
-        """Return the environments that exist, by code."""
+    def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
+        """Return the environments, by their codes, that exist and are granted to the projects."""
         ...
 
     def former_quality(

@@ -16,8 +16,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
-    ARRAY,
-    BigInteger,
     Boolean,
     ColumnElement,
     DateTime,
@@ -40,6 +38,7 @@ from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
+from common.model.grants import GrantKind
 from common.model.offers import Offer
 from common.model.spark import SparkFacts
 from common.model.states import (
@@ -52,8 +51,6 @@ from common.store.fixed_statement import FixedStatement
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
-    datasource,
-    environment,
     process_definition,
     process_instance,
     queue,
@@ -72,6 +69,13 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
+from common.store.worker.granted import (
+    GROUP_OF_ATTEMPT,
+    datasources,
+    environments,
+    lacked,
+    unless_granted,
+)
 from common.store.worker.log_tails import keep_tails, log_places
 from common.store.worker.lost_attempts import found_gone, lost_attempts
 from common.store.worker.offers import record_offer
@@ -85,6 +89,7 @@ from common.store.worker.ports import (
     LogTail,
     ReportRefusedError,
     TaskStore,
+    Wanted,
 )
 from common.store.worker.quality import FORMER, keep_quality
 from common.store.worker.task_facts import (
@@ -161,6 +166,11 @@ _CLAIMABLE: Final = (
         # The executing user's own queue goes before the tenant's (contract §6.2).
         func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
         process_instance.c.executor_id,
+        process_definition.c.project_id,
+        _OWN_TENANT.c.id.is_not(None).label("names_tenant"),
+        # A grant may be taken away after the attempt was submitted.
+        unless_granted(GrantKind.TENANT, _of_tenant("id")).label("lacked_tenant"),
+        unless_granted(GrantKind.WORKER_GROUP, GROUP_OF_ATTEMPT).label("lacked_group"),
     )
     .join_from(
         task_instance,
@@ -294,17 +304,6 @@ _REPORT_AND_SAY: Final = _reporting(
     {"failure_reason": _ENDED_AND_SAID.c.failure, **facts_values(_ENDED_AND_SAID)},
 )
 _RECORD_FACTS: Final = recording(_HELD, _NAMED_IS_HELD)
-
-_DATASOURCES: Final = select(
-    datasource.c.id,
-    datasource.c.name,
-    datasource.c.type,
-    datasource.c.connection_params,
-).where(datasource.c.id == any_of("ids"))
-
-_ENVIRONMENTS: Final = select(environment.c.code, environment.c.name, environment.c.config).where(
-    environment.c.code == func.any(cast(bindparam("codes"), ARRAY(BigInteger)))
-)
 
 _RUNNING: Final = (
     select(task_instance.c.id, task_instance.c.wanted_state)
@@ -456,29 +455,11 @@ class PostgresTaskStore(TaskStore):
             rules[row.rule] = (*rules.get(row.rule, ()), row.value)
         return found
 
-    def datasources(self, ids: Collection[int]) -> dict[int, DataSource]:
-        possible = possible_ids(ids)
-        if not possible:
-            return {}
-        rows = repeatable(
-            self._engine, lambda db: db.execute(_DATASOURCES, {"ids": possible}).all()
-        )
-        return {
-            row.id: DataSource(
-                id=row.id,
-                name=row.name,
-                type=row.type,
-                connection_params=row.connection_params,
-            )
-            for row in rows
-        }
+    def datasources(self, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
+        return datasources(self._engine, wanted)
 
-    def environments(self, codes: Collection[int]) -> dict[int, Environment]:
-        wanted = {"codes": sorted(each for each in codes if 0 < each < 2**63)}
-        rows = repeatable(self._engine, lambda db: db.execute(_ENVIRONMENTS, wanted).all())
-        return {
-            row.code: Environment(code=row.code, name=row.name, config=row.config) for row in rows
-        }
+    def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
+        return environments(self._engine, wanted)
 
     def running(self, node: Node) -> dict[int, bool]:
         rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
@@ -587,6 +568,9 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
         lost_attempts=() if earlier is None else tuple(earlier.lost),
         ended_attempts=() if earlier is None else tuple(earlier.ended),
         environment_code=param.stored_environment_code,
+        project_id=row.project_id or 0,
+        lacks=lacked(row.lacked_tenant, row.lacked_group),
+        names_tenant=row.names_tenant,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.model.grants import GrantedObject, GrantKind
 from common.model.plans import Begin, ChildOf, Drop
 from common.model.states import ReleaseState
 from tests.builders import NOON
@@ -169,7 +170,8 @@ def test_a_child_whose_definition_has_no_such_name_is_refused_by_it() -> None:
 def test_a_sub_process_has_the_environment_of_its_parent_unless_it_is_given_one() -> None:
     def of_child(own: str, above: int | None) -> str | None:
         line = read(LINE.replace("{", "{" + own, 1), **OF_TASK_45)
-        found = planned(line, a_definition(), parent=a_parent(environment_code=above))
+        granted = frozenset(GrantedObject(GrantKind.ENVIRONMENT, each) for each in (7, 8))
+        found = planned(line, a_definition(grants=granted), parent=a_parent(environment_code=above))
         assert isinstance(found, Begin), found
         code: str | None = json.loads(found.command_param).get("environmentCode")
         return code

@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import ServiceUnreachableError
 from common.model.states import TaskState
-from common.store.worker.ports import DataSource
+from common.store.worker.ports import DataSource, Wanted
 from tests.unit.worker_loops.place import Place
 
 
@@ -86,7 +86,7 @@ def deaf(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None
     look = place.store.datasources
 
     def make(deaf: bool) -> None:
-        def datasources(ids: Collection[int]) -> dict[int, DataSource]:
+        def datasources(ids: Collection[Wanted]) -> dict[Wanted, DataSource]:
             if deaf:
                 raise ServiceUnreachableError("no answer")
             return look(ids)
@@ -178,5 +178,5 @@ def test_no_look_is_made_for_tasks_without_an_environment(
     plain, gone = place.submit(), place.submit()
     place.database.update(place.database.tasks, gone, task_json='{"environmentCode": 8}')
     place.worker.claims.run_once()
-    assert asked == [[8]]
+    assert asked == [[(1, 8)]]
     assert [place.attempts.tasks[each].environment for each in (plain, gone)] == [None, None]

@@ -1,0 +1,94 @@
+"""The shared objects that attempts may use, by the grants of their projects.
+
+Tenant and worker group are checked by the statement that claims an attempt, in which these
+conditions are columns. Rows of data sources and environments are read right before an attempt
+starts, and only those that its project may use. Used by `common.store.worker.tasks` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, case, select
+
+from common.model.grants import GrantedObject, GrantKind
+from common.store.grants import is_granted, is_granted_if_any
+from common.store.tables import (
+    datasource,
+    environment,
+    process_definition,
+    process_instance,
+    task_instance,
+)
+from common.store.transaction import repeatable, unnested
+from common.store.worker.ports import DataSource, Environment, Wanted
+
+# The same as `effective_group`, as a column of the row.
+GROUP_OF_ATTEMPT: Final = case(
+    (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
+    else_=process_instance.c.worker_group_id,
+)
+_WANTED: Final = unnested("wanted", project_id=Integer, number=BigInteger)
+_DATASOURCES: Final = (
+    select(
+        _WANTED.c.project_id,
+        datasource.c.id,
+        datasource.c.name,
+        datasource.c.type,
+        datasource.c.connection_params,
+    )
+    .join_from(_WANTED, datasource, datasource.c.id == _WANTED.c.number)
+    .where(is_granted(GrantKind.DATASOURCE, _WANTED.c.number, _WANTED.c.project_id))
+)
+_ENVIRONMENTS: Final = (
+    select(_WANTED.c.project_id, environment.c.code, environment.c.name, environment.c.config)
+    .join_from(_WANTED, environment, environment.c.code == _WANTED.c.number)
+    .where(is_granted(GrantKind.ENVIRONMENT, _WANTED.c.number, _WANTED.c.project_id))
+)
+
+
+def unless_granted(kind: GrantKind, number: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Select the number of an object that the run's project may not use; else NULL."""
+    granted = is_granted_if_any(kind, number, process_definition.c.project_id)
+    return case((granted, None), else_=number)
+
+
+def lacked(tenant: int | None, group: int | None) -> tuple[GrantedObject, ...]:
+    """Return the objects that a project may not use, from the columns of `unless_granted`."""
+    numbers = ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
+    return tuple(GrantedObject(kind, number) for kind, number in numbers if number is not None)
+
+
+def datasources(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
+    """Read the data sources that exist and are granted to the projects."""
+    given = _pairs(wanted)
+    rows = repeatable(engine, lambda db: db.execute(_DATASOURCES, given).all())
+    return {
+        (row.project_id, row.id): DataSource(
+            id=row.id,
+            name=row.name,
+            type=row.type,
+            connection_params=row.connection_params,
+        )
+        for row in rows
+    }
+
+
+def environments(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
+    """Read the environments that exist and are granted to the projects."""
+    given = _pairs(wanted)
+    rows = repeatable(engine, lambda db: db.execute(_ENVIRONMENTS, given).all())
+    return {
+        (row.project_id, row.code): Environment(code=row.code, name=row.name, config=row.config)
+        for row in rows
+    }
+
+
+def _pairs(wanted: Collection[Wanted]) -> dict[str, list[int]]:
+    """Return the parameters of `_WANTED`, without numbers that no row can have."""
+    possible = sorted({each for each in wanted if 0 < each[0] < 2**31 and 0 < each[1] < 2**63})
+    return {
+        "wanted_project_id": [project for project, _ in possible],
+        "wanted_number": [number for _, number in possible],
+    }
