@@ -178,12 +178,13 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
         )
     group, wanted = options.worker_group, options.environment
     params = unmasked(options.start_params, definition)
+    project = definition.project_id
     return RunSettings(
         task_depend_type=options.task_depend_type,
         failure_strategy=options.failure_strategy,
         priority=options.priority,
-        worker_group_id=-1 if group is None else worker_group_named(db, group),
-        environment_code=-1 if wanted is None else environment_named(db, wanted),
+        worker_group_id=-1 if group is None else worker_group_named(db, group, project),
+        environment_code=-1 if wanted is None else environment_named(db, wanted, project),
         start_node_names=tuple(dict.fromkeys(names)),
         start_params=stored_params(params) if params else None,
         warning_type=options.warning_type,

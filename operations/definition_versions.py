@@ -35,6 +35,7 @@ from operations.definition_files import InvalidFilesError
 from operations.definition_tags import check_tag, definition_tag
 from operations.exporting import Export, exported_with_references
 from operations.findings import Finding, Severity
+from operations.granted_references import check_all_granted
 from operations.importing import Imported, import_documents
 from operations.linting import read_content
 from operations.lookup import definition_given
@@ -353,6 +354,10 @@ def put_in_force(
             accounts=rules_at_save(session.config),
         )
     return keep(db, author, before, imported, at=at, note=note)[0]
+    # An import goes OFFLINE without its objects; what is in force must not go OFFLINE by surprise.
+    check_all_granted(imported[0].findings, f"{imported[0].document.name!r} is not put in force")
+    keep(db, author, before, imported, at=at, note=note)
+    return imported[0]
 
 
 def delete_version(session: Session, definition: str | int, version: int) -> DefinitionRow:

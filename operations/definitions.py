@@ -30,6 +30,7 @@ from operations.definition_tags import check_tag, definition_tag
 from operations.errors import ForbiddenError, NameTakenError
 from operations.exporting import Export
 from operations.findings import Finding, Severity
+from operations.granted_references import check_definition_granted
 from operations.importing import Imported
 from operations.lookup import candidates_of, definition_given
 from operations.naming import MOST_CANDIDATES, Candidate
@@ -390,6 +391,7 @@ def release(
             for each in found:
                 _check_tasks(each)
                 check_approved(db, session.principal, each)
+                check_definition_granted(db, each)
         # In the order of their ids, as everybody locks definitions.
         changed = {
             number: store.set_release_state(db, number, wanted=wanted, at=SystemClock().now())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from operations.definition_document import code_in, text_in
-from operations.findings import Finding, Severity
 
 ENVIRONMENT_CODE: Final = "environmentCode"
 ENVIRONMENT_NAME: Final = "environmentName"
@@ -29,29 +27,9 @@ def name_environment(node: dict[str, Any], name_of: Callable[[int], str | None])
         node.pop(ENVIRONMENT_CODE, None)
 
 
-def number_environment(
-    node: dict[str, Any], place: str, codes: Mapping[str, int]
-) -> Iterator[Finding]:
-    """Put the code in the place of a name; what is not there is a mistake."""
-    name, code = environment_wanted(node)
+def number_environment(node: dict[str, Any], codes: Mapping[str, int]) -> None:
+    """Put the code in the place of a name that is known."""
+    name, _ = environment_wanted(node)
     if name is not None and name in codes:
         node[ENVIRONMENT_CODE] = codes[name]
         del node[ENVIRONMENT_NAME]
-    elif name is not None:
-        near = difflib.get_close_matches(name, codes, n=1)
-        yield Finding(
-            severity=Severity.MISTAKE,
-            node=place,
-            key=ENVIRONMENT_NAME,
-            problem=f"there is no environment {name!r:.200}",
-            cure=f"did you mean {near[0]!r}?" if near else "see `orcaflow environment list`",
-        )
-    elif code is not None and code not in codes.values():
-        yield Finding(
-            severity=Severity.MISTAKE,
-            node=place,
-            key=ENVIRONMENT_CODE,
-            problem=f"there is no environment with the code {code}",
-            cure=f"make it (orcaflow environment create NAME --code {code} --config FILE), or say"
-            f" which one it is: --map environment:{code}=NAME",
-        )

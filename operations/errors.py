@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from common.errors import NotAllowedError, SchedulerError
+from common.errors import NotAllowedError, NotFoundError, SchedulerError
 
 if TYPE_CHECKING:
+    from common.model.grants import GrantKind
     from common.store.people.ledger import CommandView
+
+
+class NoGrantError(NotFoundError):
+    """A project may not use an object, or the object is missing; the text is the same for both."""
+
+    def __init__(self, kind: GrantKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class UsageError(SchedulerError):

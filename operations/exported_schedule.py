@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, MissingTime, RepeatedTime
+from common.model.grants import GrantKind
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.zones import UnknownZoneError, zone_named
@@ -30,6 +31,7 @@ from operations.environment_references import (
     environment_wanted,
 )
 from operations.findings import Finding, Severity
+from operations.grants import Granted
 from operations.references import DEFAULT_WORKER_GROUP
 from operations.start_params import stored_params
 from operations.stored_schedules import NO_END
@@ -318,6 +320,7 @@ def save_schedule(
     *,
     definition_id: int,
     worker_group_id: int,
+    granted: Granted,
     zone: ZoneInfo,
     at: datetime,
 ) -> tuple[ImportedSchedule | None, list[Finding]]:
@@ -345,7 +348,7 @@ def save_schedule(
             problem = f"the schedule {schedule.crontab!r} is there already, and stays as it is"
             found = ImportedSchedule(id=each.id, crontab=each.crontab, is_new=False)
             return found, [_warning(f"{problem} (schedule {each.id})", "")]
-    environment = _environment_code(db, schedule)
+    environment = _environment_code(granted, schedule)
     made = create_schedule(
         db,
         process_definition_id=definition_id,
@@ -378,17 +381,14 @@ def save_schedule(
     return ImportedSchedule(id=made, crontab=schedule.crontab, is_new=True), findings
 
 
-def _environment_code(db: Connection, schedule: ExportedSchedule) -> int | None:
-    """Return the code of the environment that it names; None if there is none such."""
-    from common.store.people.environments import environment_codes
-
+def _environment_code(granted: Granted, schedule: ExportedSchedule) -> int | None:
+    """Return the code of the environment that it names; None if the project has none such."""
     wanted = schedule.environment
     if wanted is None:
         return None
-    codes = environment_codes(db)
     if isinstance(wanted, str):
-        return codes.get(wanted)
-    return wanted if wanted in codes.values() else None
+        return next(iter(granted.numbers_of(GrantKind.ENVIRONMENT, wanted)), None)
+    return wanted if granted.has(GrantKind.ENVIRONMENT, wanted) else None
 
 
 def _without_environment(wanted: str | int, schedule_id: int) -> Finding:

@@ -25,6 +25,8 @@ class Finding:
     cure: str = ""
     keeps_offline: bool = False
     """True if the definition can't do its work without that part, so that it stays OFFLINE."""
+    of_grant: bool = False
+    """True if it is about an object that the project may not use."""
 
     @property
     def is_mistake(self) -> bool:

@@ -7,7 +7,7 @@ which people name such an object for a project: an object without a grant is one
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError, NotFoundError
@@ -17,7 +17,7 @@ from common.store.people import audit
 from common.store.people import grants as store
 from common.store.people.grants import ObjectGrants, ProjectOfGrant, SharedObject
 from common.store.people.rights import Thing, is_administrator
-from operations.errors import UsageError
+from operations.errors import NoGrantError, UsageError
 from operations.rights import change, check_administrator, seen
 from operations.session import Session, operation
 
@@ -97,8 +97,15 @@ class Granted:
     """The objects that a project may use, read by one statement, and the sentences about others."""
 
     def __init__(self, db: Connection, project_id: int) -> None:
-        self._numbers = store.granted_numbers(db, project_id)
+        self._db = db
+        self._project_id = project_id
+        self.reload()
         self.project = store.project_name(db, project_id)
+
+    def reload(self) -> None:
+        """Read the grants again, after the transaction has given one."""
+        self._numbers = store.granted_numbers(self._db, self._project_id)
+        self._names: dict[GrantKind, Mapping[str, tuple[int, ...]]] = {}
 
     def has(self, kind: GrantKind, number: int) -> bool:
         """Return True if the project may use the object that grants name by this number."""
@@ -108,13 +115,35 @@ class Granted:
         """Return the numbers of all objects of the kind that the project may use."""
         return self._numbers[kind]
 
+    def by_name(self, kind: GrantKind) -> Mapping[str, tuple[int, ...]]:
+        """Return the numbers of the objects of the kind, by their names."""
+        if kind not in self._names:
+            self._names[kind] = store.granted_names(self._db, kind, self._project_id)
+        return self._names[kind]
+
+    def numbers_of(self, kind: GrantKind, name: str) -> tuple[int, ...]:
+        """Return the numbers of the objects of this name; none if the project may use none."""
+        return self.by_name(kind).get(name, ()) if self._numbers[kind] else ()
+
+    def number_of(self, kind: GrantKind, given: str | int) -> int:
+        """Return the number of an object by its name, or by its number.
+
+        `NotFoundError` if the project may not use it, or if it is missing. Of several with one
+        name it is the oldest.
+        """
+        if isinstance(given, int):
+            return self.check(kind, given, given)
+        return self.check(kind, next(iter(self.numbers_of(kind, given)), 0), given)
+
     def problem(self, kind: GrantKind, given: str | int) -> str:
         """Return the sentence about an object that the project may not use, or that is missing."""
         return missing(kind, given, project=self.project)
 
     def cure(self, kind: GrantKind, given: str | int) -> str:
         """Return the sentence with the command that grants the object."""
-        return cure(kind, given, project=self.project)
+        near = difflib.get_close_matches(str(given), self.by_name(kind), n=1)
+        perhaps = f"did you mean {near[0]!r}? Or " if near else ""
+        return perhaps + cure(kind, given, project=self.project)
 
     def check(self, kind: GrantKind, number: int, given: str | int) -> int:
         """Return the number; `NotFoundError` if the project may not use the object.
@@ -122,14 +151,8 @@ class Granted:
         `given` is what the caller named it by, and all that the error repeats.
         """
         if not self.has(kind, number):
-            raise NotFoundError(f"{self.problem(kind, given)}: {self.cure(kind, given)}")
+            raise NoGrantError(kind, f"{self.problem(kind, given)}: {self.cure(kind, given)}")
         return number
-
-
-def check_granted(db: Connection, kind: GrantKind, number: int, project_id: int) -> None:
-    """Refuse an object that a project may not use; 0 and less name none."""
-    if number > 0:
-        Granted(db, project_id).check(kind, number, number)
 
 
 def sees_all(db: Connection, principal: Principal) -> bool:

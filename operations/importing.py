@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
+from common.model.grants import GrantKind
 from common.model.reach import Target
 from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.connect import Connection
-from common.store.people.datasources import datasource_names, datasources
+from common.store.people.datasources import datasources
 from common.store.people.definitions import (
     DefinitionRow,
     NamedDefinition,
@@ -36,20 +37,12 @@ from common.store.people.definitions import (
     set_execution_type,
     set_release_state,
 )
-from common.store.people.environments import environment_codes
-from common.store.people.pools import known_pools
 from common.store.people.schedule_requests import take_schedules_offline
 from common.store.people.shares import (
     name_of_project,
     seen_among,
     targets_named,
     targets_with_ids,
-)
-from common.store.people.worker_groups import (
-    make_worker_group,
-    tenant_ids,
-    worker_group_id,
-    worker_groups,
 )
 from common.tenant_accounts import AccountRules
 from operations.awaited import dependent_items
@@ -65,6 +58,14 @@ from operations.definition_files import DefinitionDocument, InvalidFilesError, M
 from operations.definition_reach import Reach
 from operations.exported_schedule import ImportedSchedule, save_schedule
 from operations.findings import Finding, Severity
+from operations.granted_imports import (
+    group_of_schedule,
+    make_group_for,
+    of_new_group,
+    without_unknown_tenant,
+)
+from operations.granted_references import granted_catalog, lacking, without_stale_numbers
+from operations.grants import Granted
 from operations.import_cycles import waits_for_itself
 from operations.imported_secrets import with_secrets
 from operations.leniency import unmapped_reference
@@ -73,7 +74,6 @@ from operations.references import (
     Wanted,
     name_tasks_awaited,
     number_references,
-    pool_names,
     wanted,
 )
 from operations.stored_documents import stored_document
@@ -133,6 +133,7 @@ def import_documents(
         name: new_definition_id(db) if known is None else known.id for name, known in before.items()
     }
     needed = [wanted(each.document) for each in documents]
+    granted = Granted(db, project_id)
     reach = _reach(
         db,
         principal,
@@ -142,24 +143,30 @@ def import_documents(
         project_id=project_id,
         own_codes=own_codes,
     )
-    catalog, made_groups = _catalog(db, needed, reach)
+    catalog, made_groups = _catalog(db, principal, needed, reach, granted)
     mistakes: list[Mistake] = []
     numbered: dict[str, dict[str, Any]] = {}
     lost: dict[str, list[Finding]] = {}
+    with_tenant: list[DefinitionDocument] = []
     for document in documents:
         inner: dict[str, Any] = copy.deepcopy(dict(document.document))
+        without_stale_numbers(inner)
         about = list(number_references(inner, catalog, referring=document.name))
         found = [each for each in about if each.is_mistake]
         lost[document.name] = [each for each in about if not each.is_mistake]
         if document.is_later:
             found.extend(_unknown_tasks(db, inner))
             lost[document.name] += [unmapped_reference(each) for each in found]
-            if inner.get("tenantCode") not in catalog.tenants:
-                inner.pop("tenantCode", None)
+            lost[document.name].extend(without_unknown_tenant(inner, granted))
         else:
             mistakes.extend(Mistake(place=document.place, text=str(each)) for each in found)
+        lacks = list(lacking({**inner, "tenantId": tenant_of(document, inner)}, granted))
+        lost[document.name].extend(lacks)
+        if all(each.key != "tenantCode" for each in lacks):
+            # Of a tenant that is not granted, not even the account's name is repeated.
+            with_tenant.append(document)
         numbered[document.name] = inner
-    mistakes.extend(check_accounts(db, documents, numbered, accounts, warnings=lost))
+    mistakes.extend(check_accounts(db, with_tenant, numbered, accounts, warnings=lost))
     if not mistakes:
         mistakes.extend(
             waits_for_itself(db, principal, documents, numbered, ids=ids, project_id=project_id)
@@ -167,7 +174,7 @@ def import_documents(
     if mistakes:
         raise InvalidFilesError(mistakes)
     doubts = _doubts(db, numbered, ids)
-    for name, refused in _refused_sources(db, numbered, data_dir).items():
+    for name, refused in _refused_sources(db, numbered, granted, data_dir).items():
         doubts[name].extend(refused)
     return [
         _saved(
@@ -176,6 +183,7 @@ def import_documents(
             numbered[document.name],
             before[document.name],
             ids[document.name],
+            granted=granted,
             principal=principal,
             project_id=project_id,
             at=at,
@@ -195,6 +203,7 @@ def _saved(
     before: DefinitionRow | None,
     definition_id: int,
     *,
+    granted: Granted,
     principal: Principal,
     project_id: int,
     at: datetime,
@@ -246,7 +255,16 @@ def _saved(
         if state is ReleaseState.OFFLINE:
             take_schedules_offline(db, [definition_id], at=at)
     groups = wanted(inner).worker_group_names
-    made, about_them = _schedules(db, document, definition_id, groups, zone=zone, at=at)
+    made, about_them = _schedules(
+        db,
+        document,
+        definition_id,
+        granted,
+        principal=principal,
+        project_id=project_id,
+        zone=zone,
+        at=at,
+    )
     return Imported(
         document=document,
         id=definition_id,
@@ -255,7 +273,7 @@ def _saved(
         changed=before is None or before.version != version,
         findings=(
             *document.findings,
-            *(_of_new_group(name) for name in made_groups if name in groups),
+            *(of_new_group(name) for name in made_groups if name in groups),
             *about_them,
             *doubts,
         ),
@@ -268,26 +286,28 @@ def _schedules(
     db: Connection,
     document: DefinitionDocument,
     definition_id: int,
-    groups: Collection[str],
+    granted: Granted,
     *,
+    principal: Principal,
+    project_id: int,
     zone: ZoneInfo,
     at: datetime,
 ) -> tuple[tuple[ImportedSchedule, ...], list[Finding]]:
-    """Save the schedules of a file; return them with findings, `groups` left out of these."""
+    """Save the schedules of a file; return them with findings."""
     findings: list[Finding] = []
     saved: list[ImportedSchedule] = []
     for schedule in document.schedules:
-        name, group = schedule.worker_group, -1
-        if name is not None:
-            known = worker_group_id(db, name)
-            group = make_worker_group(db, name) if known is None else known
-            if known is None and name not in groups:
-                findings.append(_of_new_group(name))
+        name = schedule.worker_group
+        if name is not None and make_group_for(db, principal, name, project_id, granted):
+            findings.append(of_new_group(name))
+        group, about_group = group_of_schedule(name, granted)
+        findings.extend(about_group)
         made, about_it = save_schedule(
             db,
             schedule,
             definition_id=definition_id,
             worker_group_id=group,
+            granted=granted,
             zone=zone,
             at=at,
         )
@@ -323,15 +343,6 @@ def _names_of_codes(document: Mapping[str, Any]) -> dict[int, str]:
     """Return the names of the tasks that keep their codes, by these."""
     coded = ((code_in(node.get("code")), name_of(node)) for node in nodes_of(document))
     return {code: name for code, name in coded if code is not None}
-
-
-def _of_new_group(name: str) -> Finding:
-    return Finding(
-        severity=Severity.WARNING,
-        key="workerGroup",
-        problem=f"the worker group {name!r:.200} is new: its tasks wait until a worker serves it",
-        cure=f"orcaflow server start worker-server --groups {name}",
-    )
 
 
 def _reach(
@@ -377,33 +388,23 @@ def _reach(
     )
 
 
-def _catalog(db: Connection, wanted: Sequence[Wanted], reach: Reach) -> tuple[Catalog, list[str]]:
+def _catalog(
+    db: Connection,
+    principal: Principal,
+    wanted: Sequence[Wanted],
+    reach: Reach,
+    granted: Granted,
+) -> tuple[Catalog, list[str]]:
     """Return the targets of the documents' references, and the worker groups made for them."""
-    sources: dict[str, tuple[int, ...]] = {}
-    source_names: dict[int, str] = {}
-    if any(each.datasource_names or each.datasource_ids for each in wanted):
-        source_names = datasource_names(db)
-        for number, name in source_names.items():
-            sources[name] = (*sources.get(name, ()), number)
-    groups: dict[str, int] = {}
-    made: list[str] = []
-    wanted_groups = sorted({name for each in wanted for name in each.worker_group_names})
-    if wanted_groups:
-        for number, name in worker_groups(db).items():
-            groups.setdefault(name, number)
-    for name in wanted_groups:
-        if name not in groups:
-            groups[name] = make_worker_group(db, name)
-            made.append(name)
-    codes = sorted({code for each in wanted for code in each.tenant_codes})
+    made = [
+        name
+        for name in sorted({name for each in wanted for name in each.worker_group_names})
+        if make_group_for(db, principal, name, reach.project_id, granted)
+    ]
     return (
         Catalog(
             reach=reach,
-            datasources=sources,
-            datasource_ids=frozenset(source_names),
-            worker_groups=groups,
-            tenants=tenant_ids(db, codes) if codes else {},
-            environments=environment_codes(db),
+            **granted_catalog(granted),
         ),
         made,
     )
@@ -423,10 +424,8 @@ def _by_code(
 def _doubts(
     db: Connection, numbered: Mapping[str, Mapping[str, Any]], ids: Mapping[str, int]
 ) -> dict[str, list[Finding]]:
-    """Return the warnings that only the database shows: pools and tasks that do not exist yet."""
+    """Return the warnings that only the database shows: tasks that do not exist yet."""
     doubts: dict[str, list[Finding]] = {name: [] for name in numbered}
-    wanted_pools = {name: list(pool_names(inner)) for name, inner in numbered.items()}
-    known = known_pools(db, sorted({pool for those in wanted_pools.values() for _, pool in those}))
     looked_at = {
         number
         for inner in numbered.values()
@@ -444,17 +443,6 @@ def _doubts(
             Finding(
                 severity=Severity.WARNING,
                 node=node,
-                key="taskGroups",
-                problem=f"there is no pool {pool!r:.200} yet: the task fails unless it is made",
-                cure=f"orcaflow pool create {pool} --size N",
-            )
-            for node, pool in wanted_pools[name]
-            if pool not in known
-        )
-        doubts[name].extend(
-            Finding(
-                severity=Severity.WARNING,
-                node=node,
                 key=f"{where}.depTasks",
                 problem=f"the definition looked at has no task {item['depTasks']!r:.200}",
             )
@@ -468,7 +456,10 @@ def _doubts(
 
 
 def _refused_sources(
-    db: Connection, numbered: Mapping[str, Mapping[str, Any]], data_dir: str
+    db: Connection,
+    numbered: Mapping[str, Mapping[str, Any]],
+    granted: Granted,
+    data_dir: str,
 ) -> dict[str, list[Finding]]:
     """Return a warning for each data source that a definition names and that tasks can't use."""
     named = {name: wanted(inner) for name, inner in numbered.items()}
@@ -480,7 +471,8 @@ def _refused_sources(
     faults = [
         (each, fault)
         for each in datasources(db)
-        if (fault := fault_of(each.connection_params, data_dir=data_dir))
+        if granted.has(GrantKind.DATASOURCE, each.id)
+        and (fault := fault_of(each.connection_params, data_dir=data_dir))
     ]
     return {
         name: [

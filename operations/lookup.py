@@ -133,36 +133,28 @@ def task_with_id(
     return found
 
 
-def worker_group_named(db: Connection, name: str) -> int:
-    """The id of a worker group; -1 is that of `default`, which stands in no table."""
-    from common.store.people.worker_groups import worker_group_id, worker_group_names
+def worker_group_named(db: Connection, name: str, project_id: int) -> int:
+    """Return the id of a worker group that the project may use; -1 is `default`, any worker."""
+    from common.model.grants import GrantKind
+    from operations.grants import Granted
     from operations.references import DEFAULT_WORKER_GROUP
 
     if name == DEFAULT_WORKER_GROUP:
         return -1
-    found = worker_group_id(db, name)
-    if found is None:
-        known = ", ".join(repr(each) for each in (DEFAULT_WORKER_GROUP, *worker_group_names(db)))
-        raise NotFoundError(f"there is no worker group {name!r} (there are: {known})")
-    return found
+    return Granted(db, project_id).number_of(GrantKind.WORKER_GROUP, name)
 
 
-def environment_named(db: Connection, given: str | int) -> int:
-    """The code of the environment of this name, or with this code.
+def environment_named(db: Connection, given: str | int, project_id: int) -> int:
+    """Return the code of an environment that the project may use, by its name or its code.
 
     Nobody deletes it before the transaction ends, so that what is put with it now is seen then.
     """
-    from common.store.people.environments import environments, hold_environments
-    from operations.environments import code_of_environment
+    from common.model.grants import GrantKind
+    from common.store.people.environments import hold_environments
+    from operations.grants import Granted
 
     hold_environments(db)
-    if isinstance(given, str):
-        return code_of_environment(db, given)
-    if not environments(db, code=given):
-        raise NotFoundError(
-            f"there is no environment with the code {given}; see `orcaflow environment list`"
-        )
-    return given
+    return Granted(db, project_id).number_of(GrantKind.ENVIRONMENT, given)
 
 
 def nodes_named(process_json: str, names: str, *, owner: str, field: str) -> list[str]:

@@ -39,6 +39,7 @@ from operations.drafts import (
     tell,
 )
 from operations.errors import ForbiddenError, NameTakenError, UsageError
+from operations.granted_references import check_proposed_granted
 from operations.importing import Imported
 from operations.session import Session, operation
 
@@ -96,10 +97,10 @@ def propose(
         else:
             _check_expected(db, target, expected)
             content = json.dumps(document)
+        sound_document = sound(session, content, target)
+        check_proposed_granted(db, sound_document, target.project_id)
         # Its bindings are part of what is approved.
-        wanted = with_bindings(
-            db, sound(session, content, target), project_id=target.project_id, row=target.row
-        )
+        wanted = with_bindings(db, sound_document, project_id=target.project_id, row=target.row)
         name = str(wanted["name"])
         if target.row is None and definition_by_name(db, name, project_id=target.project_id):
             raise NameTakenError(f"there is a process definition {name!r} already")

@@ -228,19 +228,22 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
 def number_references(
     document: dict[str, Any], catalog: Catalog, *, referring: str | None = None
 ) -> Iterator[Finding]:
-    """Turn each name into the id that it has in this database; what is not there is a mistake.
+    """Turn each name into the id that it has in this database.
 
-    `referring` is the name of the definition that the document is of.
+    A definition that is not there is a mistake. A shared object that the catalog lacks keeps its
+    name: `operations.granted_references` reports it. `referring` is the name of the definition
+    that the document is of.
     """
-    tenant = text_in(document, "tenantCode")
-    if tenant is not None:
-        found = catalog.tenants.get(tenant)
-        if found is None:
-            yield _missing(None, "tenantCode", f"there is no tenant {tenant!r}")
-        else:
-            document["tenantId"] = found
     for reference in definition_references(document):
         yield from number_definition(reference, catalog.reach, referring=referring)
+    yield from number_shared(document, catalog)
+
+
+def number_shared(document: dict[str, Any], catalog: Catalog) -> Iterator[Finding]:
+    """Turn the names of shared objects into ids, as far as the catalog has them."""
+    tenant = text_in(document, "tenantCode")
+    if tenant is not None and tenant in catalog.tenants:
+        document["tenantId"] = catalog.tenants[tenant]
     for node in nodes_of(document):
         name = name_of(node)
         if _datasource_use(node) is DatasourceUse.ONE:
@@ -250,13 +253,9 @@ def number_references(
         group = text_in(node, "workerGroup")
         if group == DEFAULT_WORKER_GROUP:
             node["workerGroupId"] = -1
-        elif group is not None:
-            known = catalog.worker_groups.get(group)
-            if known is None:
-                yield _missing(name, "workerGroup", f"there is no worker group {group!r:.200}")
-            else:
-                node["workerGroupId"] = known
-        yield from number_environment(node, name, catalog.environments)
+        elif group is not None and group in catalog.worker_groups:
+            node["workerGroupId"] = catalog.worker_groups[group]
+        number_environment(node, catalog.environments)
 
 
 def provisional(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -506,12 +505,7 @@ def _name_resources(node: dict[str, Any], name: str, names: Names) -> Iterator[F
 
 def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:
     name = text_in(params, "datasourceName")
-    if name is None:
-        number = id_in(params.get("datasource"))
-        if number is not None and number not in catalog.datasource_ids:
-            yield _missing(node, "params.datasource", f"there is no data source {number}")
-        return
-    found = catalog.datasources.get(name, ())
+    found = () if name is None else catalog.datasources.get(name, ())
     if len(found) == 1:
         params["datasource"] = found[0]
     elif found:
@@ -522,13 +516,6 @@ def _number_datasource(params: dict[str, Any], node: str, catalog: Catalog) -> I
             f"{name!r:.200} is ambiguous: data sources {ids}",
             "give the id as 'datasource' and leave the name out",
         )
-    else:
-        yield _missing(
-            node,
-            "params.datasourceName",
-            f"there is no data source {name!r:.200}",
-            "make it first: `orcaflow datasource create`",
-        )
 
 
 def _number_sources(params: dict[str, Any], node: str, catalog: Catalog) -> Iterator[Finding]:
@@ -536,12 +523,7 @@ def _number_sources(params: dict[str, Any], node: str, catalog: Catalog) -> Iter
 
     def numbered(each: SparkSource) -> SparkSource:
         if isinstance(each.source, int):
-            is_there = each.source in catalog.datasource_ids
-            return (
-                each
-                if is_there
-                else replace(each, problem=f"there is no data source {each.source}")
-            )
+            return each
         found = catalog.datasources.get(each.source, ())
         if len(found) == 1:
             return replace(each, source=found[0])
@@ -549,7 +531,7 @@ def _number_sources(params: dict[str, Any], node: str, catalog: Catalog) -> Iter
             ids = ", ".join(map(str, found))
             problem = f"{each.source!r:.200} is ambiguous: data sources {ids}; give the id"
             return replace(each, problem=problem)
-        return replace(each, problem=f"there is no data source {each.source!r:.200}")
+        return each
 
     for each in replace_sources(params, numbered):
         yield _missing(node, f"params.{each.key}", each.problem)

@@ -77,10 +77,15 @@ def begin_run(
                 owner=repr(row.name),
                 field="start_nodes",
             )
+        code, group = None, -1
+        if environment is not None:
+            code = environment_named(db, environment, row.project_id)
+        if worker_group is not None:
+            group = worker_group_named(db, worker_group, row.project_id)
         param = CommandParam.of(
             start_params=unmasked(params, row) if params else params,
             start_node_names=names,
-            environment_code=None if environment is None else environment_named(db, environment),
+            environment_code=code,
         )
         _check_size(session, param)
         command_id = put_start(
@@ -91,7 +96,7 @@ def begin_run(
             task_depend_type=depend,
             failure_strategy=failure_strategy,
             priority=priority,
-            worker_group_id=-1 if worker_group is None else worker_group_named(db, worker_group),
+            worker_group_id=group,
             warning_type=warning_type,
             executor_id=session.principal.user_id,
         )

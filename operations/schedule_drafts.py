@@ -78,7 +78,7 @@ def look_ahead(
         new_columns(zone=zone, now=now) if stored is None else columns_of(stored)
     ) | given_columns(settings, zone=zone, now=now)
     with session.engine.connect() as db:
-        columns |= named_columns(db, settings)
+        columns |= named_columns(db, settings, draft.definition_id)
         check_columns(session.config, columns, zone)
         # The pace of a line that stays is asked about no more than it is by its storing.
         check_pace(

@@ -16,6 +16,7 @@ from common.cron import Cron, CronError, MissingTime, RepeatedTime
 from common.model.alerts import warning_group_of
 from common.model.schedules import MisfirePolicy, Schedule
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
+from common.store.people.definitions import definition_by_id
 from common.store.people.schedule_views import ScheduleView
 from operations.errors import UsageError
 from operations.lookup import environment_named, worker_group_named
@@ -133,15 +134,19 @@ def _end(text: str, zone: ZoneInfo) -> datetime:
     return min(read_moment(text, zone, field="to", ends_day=True), NO_END)
 
 
-def named_columns(db: Connection, settings: ScheduleSettings) -> dict[str, Any]:
-    """The columns that name a worker group and an environment, which have to be there."""
+def named_columns(db: Connection, settings: ScheduleSettings, definition_id: int) -> dict[str, Any]:
+    """The columns that name a worker group and an environment, which the project may use."""
     columns: dict[str, Any] = {}
+    if settings.worker_group is None and settings.environment is None:
+        return columns
+    row = definition_by_id(db, definition_id)
+    project_id = 0 if row is None else row.project_id
     if settings.worker_group is not None:
-        columns["worker_group_id"] = worker_group_named(db, settings.worker_group)
+        columns["worker_group_id"] = worker_group_named(db, settings.worker_group, project_id)
     wanted = settings.environment
     if wanted is not None:
         is_none = wanted == NO_ENVIRONMENT
-        columns["environment_code"] = -1 if is_none else environment_named(db, wanted)
+        columns["environment_code"] = -1 if is_none else environment_named(db, wanted, project_id)
     return columns
 
 

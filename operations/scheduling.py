@@ -161,7 +161,7 @@ def _created(
 ) -> int:
     """Check and store a new schedule; its id. `columns` lack those settings that name rows."""
     db = asked.db
-    columns |= named_columns(db, settings) | warning_group(settings, given=0)
+    columns |= named_columns(db, settings, definition_id) | warning_group(settings, given=0)
     check_columns(session.config, columns, settings.zone or cluster_zone(session.config))
     check_pace(db, session, columns, definition_id)
     if online:
@@ -203,7 +203,8 @@ def edit(
         if expected is not None:
             _check_tag(db, view, expected)
         zone = settings.zone or zone_of_schedule(view, cluster_zone(session.config))
-        columns = given_columns(settings, zone=zone, now=now) | named_columns(db, settings)
+        columns = given_columns(settings, zone=zone, now=now)
+        columns |= named_columns(db, settings, view.process_definition_id)
         columns |= _start_params(
             settings,
             definition_by_id(db, view.process_definition_id),

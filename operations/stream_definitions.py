@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.clock import SystemClock
-from common.errors import NotFoundError
+from common.model.grants import GrantKind
 from common.model.states import ReleaseState
 from common.model.streams.tasks import TASK_NAME, TASK_TYPE
 from common.store.connect import Connection
@@ -21,8 +21,8 @@ from common.store.people.definitions import (
     save_definition,
     set_release_state,
 )
-from common.store.people.worker_groups import worker_group_id
 from operations.errors import NameTakenError, UsageError
+from operations.grants import Granted
 from operations.stored_documents import stored_document
 
 _PROFILE_CHARS: Final = 64
@@ -77,7 +77,9 @@ def wanted_definition(
         document = _fresh(supervisor)
     for node in _stream_nodes(document):
         if place.worker_group is not None:
-            node["workerGroupId"] = _group(db, place.worker_group)
+            node["workerGroupId"] = Granted(db, project_id).number_of(
+                GrantKind.WORKER_GROUP, place.worker_group
+            )
         if place.profile is not None:
             node["params"]["profile"] = _profile(place.profile)
     return TasksDefinition(name=name, document=document, there=there)
@@ -130,13 +132,6 @@ def _stream_nodes(document: dict[str, Any]) -> list[dict[str, Any]]:
         and each.get("type") == TASK_TYPE
         and isinstance(each.get("params"), dict)
     ]
-
-
-def _group(db: Connection, name: str) -> int:
-    found = worker_group_id(db, name)
-    if found is None:
-        raise NotFoundError(f"there is no worker group {name!r}; see `orcaflow worker-group list`")
-    return found
 
 
 def _profile(name: str) -> str:

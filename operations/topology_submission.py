@@ -108,7 +108,7 @@ def submit_topology(
         resources = _Resources(
             worker_group_id=None
             if worker_group is None
-            else worker_group_named(made.db, worker_group),
+            else worker_group_named(made.db, worker_group, made.project_id),
             cores=cores,
             memory=memory,
         )

@@ -48,7 +48,7 @@ from common.masking import mask_value
 from common.model.rights import DATABASE, Principal
 from common.store.connect import Engine, is_transient
 from common.store.people.rights import Thing
-from operations.errors import ForbiddenError, NameTakenError, UsageError
+from operations.errors import ForbiddenError, NameTakenError, NoGrantError, UsageError
 from operations.log_ins import principal_of_session
 from operations.session import Session
 from operations.tokens import principal_of
@@ -296,7 +296,7 @@ def _refused(error: Exception, each: Served, request: Request) -> dict[str, Any]
             )
         case ForbiddenError():
             return refusal(Status.FORBIDDEN, f"{Status.FORBIDDEN.sentence()}: {error}")
-        case NotFoundError() if (parameter := _missing_parameter(str(error))) is not None:
+        case NotFoundError() if (parameter := _missing_parameter(error)) is not None:
             return refusal(Status.PARAMETER, f"{Status.PARAMETER.sentence(parameter)}: {error}")
         case NotFoundError():
             thing = _thing_in(str(error)) or row.thing
@@ -320,10 +320,12 @@ def _thing_in(text: str) -> Thing | None:
     return None
 
 
-def _missing_parameter(text: str) -> str | None:
-    """Return the parameter whose value is the name of nothing, as the error's text begins."""
+def _missing_parameter(error: NotFoundError) -> str | None:
+    """Return the parameter that names nothing, as the error's text begins."""
+    if isinstance(error, NoGrantError):
+        return _NAMED_BY.get(error.kind.title)
     for beginning, parameter in _NAMED_BY.items():
-        if text.startswith(f"there is no {beginning}"):
+        if str(error).startswith(f"there is no {beginning}"):
             return parameter
     return None
 

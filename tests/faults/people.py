@@ -16,6 +16,7 @@ import psycopg2.errors
 from tests.faults.facts import Asked
 from tests.faults.plan import Action, Deed
 from tests.faults.workload import Expected
+from tests.granting import GRANT_ALL
 
 _CODES = {
     Deed.RUN: 0,
@@ -59,6 +60,7 @@ class People:
             cursor.execute(
                 "INSERT INTO t_ds_task_group (name, group_size) VALUES (%s, %s)", (pool, pool_size)
             )
+            cursor.execute(GRANT_ALL)
             for each in definitions.values():
                 cursor.execute(
                     "INSERT INTO t_ds_process_definition"

@@ -19,6 +19,7 @@ from common.store import tables as t
 from operations.session import Session
 from operations.users import grant
 from tests.builders import a_definition_json
+from tests.granting import grant_all
 from tests.integration.api_worlds import a_schedule, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 
@@ -224,6 +225,7 @@ def test_a_tenant_whose_account_is_unfit_is_refused_at_every_route_that_saves_on
         number = connection.scalars(
             insert(t.tenant).values(tenant_code="root").returning(t.tenant.c.id)
         ).one()
+        grant_all(connection)
     made = client.post(PATH, json=a_document(), headers=ada)
     path, tag = f"{PATH}/{made.json()['id']}", {"If-Match": made.headers["etag"]}
     app: Any = client.app

@@ -31,6 +31,7 @@ from master.commands import plan
 from master.commands.origin import Origin
 from orcaflow.cli.app import main
 from tests.builders import read_graph
+from tests.granting import grant_all
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
 ORIGIN = Origin(zone=ZoneInfo("UTC"), graph=read_graph)
@@ -349,6 +350,7 @@ def test_all_options_of_a_run_are_in_its_instance(
         group = connection.execute(
             insert(worker_group).values(name="etl").returning(worker_group.c.id)
         ).scalar_one()
+        grant_all(connection)
     options = "--start-nodes t1 --depend pre --priority highest --failure-strategy end"
     with a_master(emptied_url, db):
         assert cli("run", imported, *options.split(), "--worker-group", "etl")[0] == 0

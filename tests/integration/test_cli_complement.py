@@ -40,6 +40,7 @@ from master.commands.origin import Origin
 from master.logic.complement import step
 from operations.complement_plans import skip_reason
 from tests.builders import read_graph
+from tests.granting import grant_all
 from tests.integration.conftest import Cli
 
 MASTER = Node(address="127.0.0.1:5678", incarnation=1)
@@ -377,6 +378,7 @@ def test_settings_of_the_runs_reach_their_commands(cli: Cli, db: Engine) -> None
     a_definition(db)
     with db.begin() as connection:
         connection.execute(insert(environment).values(name="java", code=2**40))
+        grant_all(connection)
     document(
         cli,
         "nightly --date 2013-01-05 --start-node b --pre --priority low --failure-strategy end"

@@ -14,6 +14,7 @@ from common.datasource_keys import DatasourceKeys
 from common.parameter_keys import parameter_keys
 from common.sealing import MARK
 from common.store.tables import command, datasource, error_command, supervisor
+from tests.granting import grant_all
 from tests.integration.cli_rows import a_definition, parsed
 from tests.integration.conftest import Cli
 from tests.integration.task_kinds import own_url
@@ -207,6 +208,7 @@ def test_a_url_that_names_more_than_a_database_is_refused_and_an_old_row_is_told
     with db.begin() as connection:
         row = {"name": "old", "type": 1, "connection_params": json.dumps({"url": url})}
         connection.execute(insert(datasource).values(row))
+        grant_all(connection)
     (row,) = parsed(cli("datasource", "list", "-o", "json"))
     assert row["problem"].startswith("its url has the parameter 'passfile', which is not allowed")
     assert "its url has the parameter" in cli("datasource", "list")[1]

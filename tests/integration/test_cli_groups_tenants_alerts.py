@@ -13,6 +13,7 @@ from common.model.complement_states import ComplementState
 from common.model.states import ProcessState, TaskState, WarningType
 from common.store import tables as t
 from common.store.worker.tasks import PostgresTaskStore
+from tests.granting import grant_all
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 from tests.unit.later_definitions import a_later_export, a_later_task
@@ -23,6 +24,7 @@ SHELL = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}}
 def a_row(db: Engine, table: Any, **values: Any) -> None:
     with db.begin() as connection:
         connection.execute(insert(table).values(**values))
+        grant_all(connection)
 
 
 def one(db: Engine, *columns: Any) -> tuple[Any, ...]:
@@ -152,7 +154,12 @@ def test_an_environment_is_made_of_a_file_shown_without_its_secrets_changed_and_
 ) -> None:
     file = tmp_path / "e.env"
     file.write_text("export PLACE=moon A_TOKEN=t0ps3cret\n", encoding="utf-8")
-    made = parsed(cli("environment", "create", "etl", "--config", str(file), "-o", "json"))
+    made = parsed(
+        cli(
+            *("environment", "create", "etl", "--config", str(file)),
+            *("--project", "default", "-o", "json"),
+        )
+    )
     assert (made["code"], made["config"]) == (1, "export PLACE=moon A_TOKEN=******\n")
     assert one(db, t.environment.c.config)[0].startswith("export PLACE=moon A_TOKEN=aes256gcm:")
     code, out, _ = cli("environment", "show", "etl")
@@ -200,13 +207,13 @@ def test_a_definition_names_an_environment_that_is_there_and_keeps_its_code(
         file.write_text(json.dumps(document), encoding="utf-8")
         return cli("definition", "import", str(file))
 
-    for keys, cause in (
-        ({"environmentName": "jav"}, "there is no environment 'jav' (did you mean 'java'?)"),
-        ({"environmentCode": 7}, "there is no environment with the code 7"),
-        ({"environmentCode": "x"}, "environmentCode: must be a whole number"),
+    for keys, cause, wanted in (
+        ({"environmentName": "jav"}, "has no environment 'jav' (did you mean 'java'?", 0),
+        ({"environmentCode": 7}, "has no environment 7", 0),
+        ({"environmentCode": "x"}, "environmentCode: must be a whole number", 1),
     ):
         code, _, err = imported(**keys)
-        assert (code, cause in err) == (1, True), err
+        assert (code, cause in err) == (wanted, True), err
     assert imported(environmentName="java")[0] == 0
     (stored,) = one(db, t.process_definition.c.process_definition_json)
     assert json.loads(stored)["tasks"][0]["environmentCode"] == 2**40

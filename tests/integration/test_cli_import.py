@@ -17,6 +17,7 @@ from common.store.tables import (
     schedule,
     worker_group,
 )
+from tests.granting import grant_all
 from tests.integration.conftest import Cli
 
 Import = Callable[..., tuple[int, str, str]]
@@ -107,7 +108,7 @@ def test_what_is_referred_to_and_not_there_keeps_everything_out(imports: Import,
         },
     )
     assert (code, out) == (1, "")
-    for part in ("'a': task 'child'", "'ghost'", "'gone'", "data source 'dw'", "the id 4711"):
+    for part in ("'a': task 'child'", "'ghost'", "'gone'", "the id 4711"):
         assert part in err
     assert json.loads(cli("definition", "list", "-o", "json")[1]) == []
 
@@ -131,15 +132,19 @@ def test_t36e_a_cycle_by_way_of_the_database_is_refused(imports: Import, db: Eng
 
 def test_what_is_not_there_yet_and_may_come_is_reported(imports: Import, cli: Cli) -> None:
     imports({"name": "other", "tasks": [a_shell()]})
-    cli("pool", "create", "known", "--size", "1")
+    cli("pool", "create", "known", "--size", "1", "--project", "default")
     tasks = [
         a_shell(taskGroups=["known", {"name": "new", "slots": 2}]),
         a_dependent(definitionName="other", depTasks="wrok"),
     ]
     code, out, _ = imports({"name": "a", "tasks": tasks})
     assert code == 0
-    assert [(each["node"], each["problem"]) for each in json.loads(out)[0]["warnings"]] == [
-        ("work", "there is no pool 'new' yet: the task fails unless it is made"),
+    (row,) = json.loads(out)
+    assert row["release_state"] == "OFFLINE"
+    assert [(each["node"], each["problem"]) for each in row["unmapped"]] == [
+        ("work", "project 'default' has no pool 'new'"),
+    ]
+    assert [(each["node"], each["problem"]) for each in row["warnings"]] == [
         ("wait", "the definition looked at has no task 'wrok'"),
     ]
 
@@ -151,6 +156,7 @@ def test_data_sources_and_worker_groups_are_found_by_name(imports: Import, db: E
             .values(name="dw", type=1, connection_params="{}")
             .returning(datasource.c.id)
         ).scalar_one()
+        grant_all(connection)
     query = a_shell("q", type="SQL", params={"datasourceName": "dw", "sql": "select 1"})
     code, out, err = imports({"name": "a", "tasks": [query, a_shell(workerGroup="etl")]})
     assert code == 0

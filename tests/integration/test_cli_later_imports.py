@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine, delete, insert, select, update
 
 from common.store.tables import environment, process_definition, schedule, tenant
+from tests.granting import grant_all
 from tests.integration.conftest import Cli
 from tests.unit.definition_documents import a_task, an_export
 from tests.unit.later_definitions import (
@@ -167,6 +168,7 @@ def test_a_tenant_is_found_by_its_code_or_left_out(imports: Import, db: Engine) 
         known = connection.execute(
             tenant.insert().values(tenant_code="hive", tenant_name="hive").returning(tenant.c.id)
         ).scalar_one()
+        grant_all(connection)
     here, gone = (
         a_later_export(a_later_task(1, "a"), name=code, code=DEFINITION + 5, tenantCode=code)
         for code in ("hive", "gone")
@@ -189,6 +191,7 @@ def test_an_export_of_ours_takes_its_schedules_along(
 ) -> None:
     with db.begin() as connection:
         connection.execute(insert(environment).values(name="java", code=2**40))
+        grant_all(connection)
     named = a_later_schedule(environmentCode=2**41)
     (made,) = imports(
         a_later_export(a_later_task(1, "work"), schedule=named),
@@ -244,6 +247,7 @@ def test_a_schedule_keeps_its_environment_by_code_and_says_if_there_is_none_such
 ) -> None:
     with db.begin() as connection:
         connection.execute(insert(environment).values(name="java", code=2**40))
+        grant_all(connection)
 
     def imported(name: str, **keys: Any) -> Any:
         given = a_later_schedule(**keys)

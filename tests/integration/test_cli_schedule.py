@@ -22,6 +22,7 @@ from common.store.tables import (
     schedule_fire,
 )
 from operations.checks import Result, schedules_finding
+from tests.granting import grant_all
 from tests.integration.conftest import Cli
 
 DAILY = "0 0 3 * * ? *"
@@ -90,6 +91,7 @@ def test_every_option_reaches_its_column(cli: Cli, db: Engine) -> None:
     a_definition(db)
     with db.begin() as connection:
         connection.execute(insert(environment).values(name="java", code=2**40))
+        grant_all(connection)
     row = parsed(
         cli(
             *("schedule", "create", "nightly", "--cron", "0 30 2 * * ?", "-o", "json", "--online"),
@@ -145,8 +147,12 @@ BAD = (
     (("--misfire-limit", "1001"), 2, "1001 is not in the range 1<=x<=1000"),
     (("--misfire", "sometimes"), 2, "sometimes"),
     (("--param", "region"), 2, "is not NAME=VALUE"),
-    (("--worker-group", "ghost"), 3, "there is no worker group 'ghost' (there are: 'default')"),
-    (("--environment", "ghost"), 3, "there is no environment 'ghost'"),
+    (
+        ("--worker-group", "ghost"),
+        3,
+        "project 'default' has no worker group 'ghost': an administrator can grant it",
+    ),
+    (("--environment", "ghost"), 3, "project 'default' has no environment 'ghost'"),
     (("--param", "x=" + "y" * 3_000_000), 4, "command.param_limit_bytes"),
 )
 

@@ -125,8 +125,8 @@ def test_what_a_file_submits_is_written_linted_and_imported(cli: Cli, tmp_path: 
     code, out, err = cli("definition", "lint", *files)
     assert (code, err) == (0, "")
     url = "postgresql://ada@127.0.0.1:1/none"
-    assert cli("datasource", "create", "warehouse", "--url", url)[0] == 0
-    assert cli("environment", "create", "conda")[0] == 0
+    assert cli("datasource", "create", "warehouse", "--url", url, "--project", "default")[0] == 0
+    assert cli("environment", "create", "conda", "--project", "default")[0] == 0
     code, out, err = cli("definition", "import", *files, "-o", "json")
     assert code == 0, err
     rows = {each["name"]: each for each in json.loads(out)}

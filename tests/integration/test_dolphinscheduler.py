@@ -17,6 +17,7 @@ from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.store.connect import engine
+from tests.granting import grant_all
 from tests.integration.api_worlds import a_schedule
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
 from tests.integration.dolphinscheduler_stage import (
@@ -414,6 +415,8 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
     seen = stage.call("GET", "environment/query-environment-list", headers=of_author)["data"]
     assert [(each["name"], each["config"]) for each in seen] == [("jvm", "")]
 
+    with stage.db.begin() as connection:
+        grant_all(connection)
     given = later_tasks()
     tasks = json.loads(given["taskDefinitionJson"])
     tasks[0]["environmentCode"] = code
@@ -426,7 +429,7 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
     start = {"processDefinitionCode": saved["code"], "failureStrategy": "CONTINUE"}
     run = "projects/1/executors/start-process-instance"
     unknown = stage.call("POST", run, **start, environmentCode=2**50)
-    assert (unknown["code"], "no environment with the code" in unknown["msg"]) == (10001, True)
+    assert (unknown["code"], "has no environment" in unknown["msg"]) == (10001, True)
     stage.done("POST", run, **start, environmentCode=code)
     assert json.loads(started(stage).command_param) == {"environmentCode": str(code)}
     stage.done("POST", run, **start, environmentCode=-1)
@@ -437,7 +440,7 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
     past = {**start, "execType": "COMPLEMENT_DATA", "scheduleTime": dates}
     stage.done("POST", run, **past, environmentCode=code)
     unknown = stage.call("POST", run, **past, environmentCode=2**50)
-    assert "no environment with the code" in unknown["msg"]
+    assert "has no environment" in unknown["msg"]
     with stage.db.connect() as connection:
         assert connection.scalars(select(t.complement.c.environment_code)).all() == [code]
     timed = {"processDefinitionCode": saved["code"], "schedule": json.dumps(DAILY)}
@@ -450,7 +453,7 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
         listed = stage.done("GET", "projects/1/schedules", pageNo=1, pageSize=10)["totalList"]
         assert [each["environmentCode"] for each in listed] == [kept]
     unknown = stage.call("PUT", place, **timed, environmentCode=2**50)
-    assert (unknown["code"], "no environment with the code" in unknown["msg"]) == (10001, True)
+    assert (unknown["code"], "has no environment" in unknown["msg"]) == (10001, True)
     stage.done("PUT", place, **timed, environmentCode=code)
     used = stage.call("POST", "environment/delete", environmentCode=code)
     assert f"schedule {schedule['id']} names it" in used["msg"], used

@@ -351,7 +351,7 @@ class MemoryDatabase:
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)
         self.revoked: set[tuple[GrantKind, int, int]] = set()
-        """What projects may not use: here all is granted that nobody has revoked."""
+        """The grants that were revoked: in memory every project may use all other objects."""
         self.commit_hook: CommitHook = _no_hook
         self.begin_hook: Callable[[str], None] = lambda _name: None
         self.read_hook: Callable[[str], None] = lambda _name: None

@@ -26,6 +26,7 @@ from common.process_identity import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_process import spawned
 from operations.daemons import Cluster, Kind, Options
+from tests.granting import GRANT_ALL, names_shared
 from tests.system import command_line, nursery
 from tests.system.furnished import furnish
 
@@ -149,7 +150,11 @@ class PrivateCluster:
         with self._connection.cursor() as cursor:
             # Without values a percent sign is one; with them it would begin a placeholder.
             cursor.execute(statement, values or None)
-            return list(cursor.fetchall()) if cursor.description else []
+            found = list(cursor.fetchall()) if cursor.description else []
+            if names_shared(statement):
+                # Whoever types such a row means it for the definitions of the test.
+                cursor.execute(GRANT_ALL)
+            return found
 
     def define(self, name: str, tasks: Sequence[object] | str, *, release_state: int = 1) -> int:
         """Type a definition with SQL, as it is; its id."""

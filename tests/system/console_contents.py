@@ -16,8 +16,8 @@ def add_examples(cluster: PrivateCluster) -> None:
     examples = [f"examples/control/{each}.json" for each in ("region", "nightly", "morning")]
     imported = cluster.orcaflow("definition", "import", *examples)
     assert imported.returncode == 0, imported.stderr
-    cluster.told("pool", "create", "database", "--size", "2")
-    cluster.told("datasource", "create", "own")
+    cluster.told("pool", "create", "database", "--size", "2", "--project", "default")
+    cluster.told("datasource", "create", "own", "--project", "default")
     cluster.told("schedule", "create", "nightly", "--cron", "0 0 3 * * ? *", "--online")
     days = ("--from", "2013-01-01", "--to", "2013-02-03")
     cluster.told("complement", "region", *days)

@@ -98,7 +98,7 @@ def sources_that_lead_nowhere(
     url = {"url": f"postgresql://u:{SECRET}@127.0.0.1:1/d"}
     return {
         "no source": (an_sql_task(2**31 - 1), "params.datasource must be the id"),
-        "missing source": (an_sql_task(99_999), "there is no data source with the id 99999"),
+        "missing source": (an_sql_task(99_999), "the project has no data source 99999"),
         "hostile id": (an_sql_task("1; DROP TABLE x"), "params.datasource must be the id"),
         "no JSON": (an_sql_task(a_data_source(cluster, f"{{{SECRET}")), "is not valid JSON"),
         "closed": (an_sql_task(a_data_source(cluster, an_address(closed))), "Connection refused"),

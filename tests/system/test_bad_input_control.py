@@ -330,8 +330,8 @@ def test_slots_that_nobody_can_have_end_the_task_with_the_pool_in_the_reason(
     )
     hostile = "'; DROP TABLE t_ds_task_group; --"
     cases: dict[str, tuple[dict[str, object], int | None, str]] = {
-        "unknown": ({"taskGroups": [{"name": "gone"}]}, FAILURE, "pool 'gone' does not exist"),
-        "unknown id": ({"taskGroupId": 77_777}, FAILURE, "pool '77777' does not exist"),
+        "unknown": ({"taskGroups": [{"name": "gone"}]}, FAILURE, "the project has no pool 'gone'"),
+        "unknown id": ({"taskGroupId": 77_777}, FAILURE, "the project has no pool '77777'"),
         "hostile": ({"taskGroups": [{"name": hostile}]}, FAILURE, "DROP TABLE"),
         "too many": (
             {"taskGroups": [{"name": "small", "slots": 3}]},

@@ -327,7 +327,7 @@ def test_waiting_ends_by_the_end_of_the_run(operator: Operator) -> None:
 
 
 def test_the_own_data_source_reads_and_can_not_write(operator: Operator) -> None:
-    made = operator.told("datasource", "create", "own")
+    made = operator.told("datasource", "create", "own", "--project", "default")
     assert (made["user"], made["database"]) == ("orcaflow_reader", "orcaflow")
     assert operator.told("datasource", "test", "own")["server"].startswith("postgresql")
     reader = (
@@ -431,6 +431,7 @@ def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: 
     with connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO t_ds_worker_group (name) VALUES ('etl')")
     connection.close()
+    operator.does("worker-group", "grant", "etl", "--project", "default")
     operator.define("grouped", "true")
     (started,) = operator.told(
         *("server", "start", "worker-server", "--port", "0", "--groups", "etl", "--slots", "1")

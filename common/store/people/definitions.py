@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
+from common.errors import NotAllowedError
 from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.fixed_statement import FixedRead
@@ -248,6 +249,23 @@ def rename_definition(db: Connection, definition_id: int, name: str) -> None:
     db.execute(
         update(process_definition).where(process_definition.c.id == definition_id).values(name=name)
     )
+
+
+def resolve_references(
+    db: Connection, definition_id: int, *, former: str, document: str, tenant_id: int
+) -> None:
+    """Store the numbers of objects that a definition names, which means the same as before.
+
+    `NotAllowedError` if the definition was changed after `former` was read.
+    """
+    changed = db.execute(
+        update(process_definition)
+        .where(process_definition.c.id == definition_id)
+        .where(process_definition.c.process_definition_json == former)
+        .values(process_definition_json=document, tenant_id=tenant_id)
+    )
+    if changed.rowcount != 1:
+        raise NotAllowedError("the definition was changed at the same time; try again")
 
 
 def set_release_state(

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.model.grants import GrantKind
 from common.model.rights import Principal
+from common.store.grants import is_granted
 from common.store.people.rights import LARGEST_ID, seen_projects
 from common.store.tables import (
     datasource,
@@ -167,6 +168,22 @@ def object_grants(
         ObjectGrants(object=_shared(row), projects=tuple(holders.get((row.kind, row.number), ())))
         for row in rows
     ]
+
+
+def granted_names(
+    db: Connection, kind: GrantKind, project_id: int
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the numbers of the objects of a kind that a project may use, by their names."""
+    _, number, name = _columns(kind)
+    found: dict[str, tuple[int, ...]] = {}
+    rows = db.execute(
+        select(name.label("name"), number.label("number"))
+        .where(is_granted(kind, number, literal(project_id)))
+        .order_by(number)
+    )
+    for row in rows:
+        found[row.name] = (*found.get(row.name, ()), row.number)
+    return found
 
 
 def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, frozenset[int]]:

@@ -17,6 +17,7 @@ from tests.bench.figures import Figure, Target, percentile
 from tests.bench.front.server import Server, serving, tokens_of_people
 from tests.bench.front.streams import Arrival, Streams, snapshots
 from tests.bench.stage import PATIENCE_SECONDS, Stage
+from tests.granting import GRANT_ALL
 
 READERS = 20
 _PEOPLE = 4
@@ -100,6 +101,7 @@ def _live_runs(stage: Stage, number: int) -> list[int]:
     pool = stage.database.count(
         "INSERT INTO t_ds_task_group (name, group_size) VALUES ('watched', 1) RETURNING id", ()
     )
+    stage.database.execute(GRANT_ALL, {})
     waiting = stage.database.define("live", definitions.pooled(1, "exec sleep 7200", pool))
     stage.database.start(waiting, number)
     _await(

@@ -15,6 +15,7 @@ from common.model.states import TaskState
 from tests.bench import daemons, definitions, trigger
 from tests.bench.figures import Figure, Target, percentile
 from tests.bench.stage import Stage
+from tests.granting import GRANT_ALL
 
 MANY = 10_000
 SETTINGS = {"master.exec_threads": 2 * MANY}
@@ -58,6 +59,7 @@ def held(stage: Stage, runs: int) -> list[Figure]:
     pool = stage.database.count(
         "INSERT INTO t_ds_task_group (name, group_size) VALUES (%s, 1) RETURNING id", ("one slot",)
     )
+    stage.database.execute(GRANT_ALL, {})
     waiting = stage.database.define("held", definitions.pooled(_A_RUN, "exec sleep 7200", pool))
     began = stage.database.start(waiting, MANY // _A_RUN)
     _await(stage, _IN_STATE.format(TaskState.WAITING_DEPEND.value), waiting, MANY - 1)

@@ -20,7 +20,7 @@ from common.model.plans import Begin, Plan, Resume, Snapshot
 from common.model.states import ExecutionType, ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t
 from common.store.master import holds
-from common.store.master.holds import PostgresHoldStore
+from common.store.master.holds import PostgresHoldStore, no_pool
 from common.store.master.ports import Released
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
@@ -28,6 +28,7 @@ from common.store.people.pools import lock_pool, remove_pool
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
+from tests.granting import grant_all
 from tests.integration.store_races.racing import (
     MASTER,
     OTHER_MASTER,
@@ -61,14 +62,24 @@ def test_a_pool_that_somebody_removes_gives_no_slots(here: Engine, there: Engine
                 t.task_instance.c.process_instance_id == owned.process_instance_id
             )
         )
-    assert (row.state, row.reason) == (6, f"pool {name!r} does not exist")
+    assert (row.state, row.reason) == (6, no_pool(name))
 
 
 def a_pool(made: Engine, size: int) -> str:
     name = f"pool-{uuid.uuid4().hex[:8]}"
     with made.begin() as db:
         db.execute(insert(t.task_group).values(name=name, group_size=size))
+        in_project(db)
+        grant_all(db)
     return name
+
+
+def in_project(db: Connection) -> None:
+    """Give the runs of these tests their definition, whose project may use the pools."""
+    runs = t.process_definition.c.id == 1
+    if db.scalar(select(t.process_definition.c.id).where(runs)) is None:
+        db.execute(insert(t.process_definition).values(id=1, name="races"))
+        db.exec_driver_sql("SELECT nextval('t_ds_process_definition_id_seq')")
 
 
 def test_masters_that_release_at_once_let_no_more_go_than_there_is_room_for(

@@ -1,0 +1,194 @@
+"""Two projects, and every door at which a definition or a run of one names objects of the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Connection, Engine, insert, select, text
+
+from api.policy import BASE
+from common.model.grants import GrantKind
+from common.store import tables as t
+from operations.projects import create_project
+from operations.session import Session
+from tests.integration.api_worlds import headers_of
+
+OBJECTS: Final = {
+    GrantKind.TENANT: (t.tenant, {"tenant_code": "theirs"}),
+    GrantKind.DATASOURCE: (
+        t.datasource,
+        {"name": "theirs", "type": 1, "connection_params": '{"url": "sqlite:///a.db"}'},
+    ),
+    GrantKind.ENVIRONMENT: (t.environment, {"name": "theirs", "config": "export A_TOKEN=x"}),
+    GrantKind.POOL: (t.task_group, {"name": "theirs", "group_size": 1}),
+    GrantKind.WORKER_GROUP: (t.worker_group, {"name": "theirs"}),
+}
+"""An object of each kind that only the other project may use."""
+
+
+def a_node(**keys: Any) -> dict[str, Any]:
+    return {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}, **keys}
+
+
+def naming(kind: GrantKind, given: str | int) -> dict[str, Any]:
+    """A process definition that names an object by its name or its number."""
+    is_name = isinstance(given, str)
+    match kind:
+        case GrantKind.TENANT:
+            return {"tasks": [a_node()], "tenantCode" if is_name else "tenantId": given}
+        case GrantKind.DATASOURCE:
+            key = "datasourceName" if is_name else "datasource"
+            params = {key: given, "sql": "select 1", "type": "POSTGRESQL"}
+            return {"tasks": [a_node(type="SQL", params=params)]}
+        case GrantKind.ENVIRONMENT:
+            key = "environmentName" if is_name else "environmentCode"
+            return {"tasks": [a_node(**{key: given})]}
+        case GrantKind.POOL:
+            return {"tasks": [a_node(taskGroups=[{"name" if is_name else "id": given}])]}
+        case GrantKind.WORKER_GROUP:
+            return {"tasks": [a_node(**{"workerGroup" if is_name else "workerGroupId": given})]}
+
+
+@pytest.fixture
+def theirs(db: Engine, owner: Session) -> dict[GrantKind, int]:
+    """The numbers of the objects that are granted to the other project alone."""
+    other = create_project(owner, "other", description=None).id
+    numbers = {}
+    with db.begin() as connection:
+        for kind, (table, values) in OBJECTS.items():
+            column = table.c.code if kind is GrantKind.ENVIRONMENT else table.c.id
+            made = insert(table).values(values).returning(column)
+            numbers[kind] = connection.execute(made).scalar_one()
+            grant_to(connection, kind, numbers[kind], other)
+    return numbers
+
+
+def grant_to(connection: Connection, kind: GrantKind, number: int, project: int) -> None:
+    given = {"object_type": int(kind), "object_id": number, "project_id": project}
+    connection.execute(insert(t.grant).values(given))
+
+
+def document(inner: dict[str, Any], name: str = "nightly") -> dict[str, Any]:
+    return {"name": name, "processDefinitionJson": inner}
+
+
+def state_of(db: Engine, name: str = "nightly") -> int:
+    with db.connect() as connection:
+        wanted = t.process_definition.c.name == name
+        found: int = connection.execute(
+            select(t.process_definition.c.release_state).where(wanted)
+        ).scalar_one()
+    return found
+
+
+KINDS: Final = pytest.mark.parametrize("kind", GrantKind, ids=lambda kind: kind.word)
+BY: Final = pytest.mark.parametrize("by_name", [True, False], ids=["name", "number"])
+
+
+@KINDS
+@BY
+def test_an_import_that_names_a_foreign_object_stays_offline_until_it_is_granted(
+    kind: GrantKind, by_name: bool, client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    db = owner.engine
+    headers = headers_of(owner, "ada", "author")
+    given: str | int = "theirs" if by_name else theirs[kind]
+
+    def imported(given: str | int, name: str) -> Any:
+        body = document(naming(kind, given), name)
+        made = client.post(f"{BASE}/definitions/import", json=body, headers=headers)
+        assert made.status_code == 200, made.text
+        return made.json()
+
+    (row,) = imported(given, "nightly")["items"]
+    # A missing object has the same answer.
+    (other,) = imported("mine" if by_name else 999_999, "other")["items"]
+    assert (row["release_state"], other["release_state"]) == ("OFFLINE", "OFFLINE")
+    told = json.dumps(row).replace(repr(given), "X").replace(f"grant {given}", "grant X")
+    assert "has no" in told
+    shown = [each["problem"] for each in row["unmapped"]]
+    (problem,) = [each for each in shown if "has no" in each]
+    (same,) = [each["problem"] for each in other["unmapped"] if "has no" in each["problem"]]
+    assert problem.replace("theirs", "mine").replace(str(given), "N") == same.replace("999999", "N")
+    refused = client.post(f"{BASE}/definitions/{row['id']}/online", headers=headers)
+    assert refused.status_code == 409
+    assert f"`orcaflow {kind.word} grant {given} --project default`" in refused.json()["detail"]
+    assert state_of(db) == 0
+    with db.begin() as connection:
+        grant_to(connection, kind, theirs[kind], 1)
+    released = client.post(f"{BASE}/definitions/{row['id']}/online", headers=headers)
+    assert released.status_code == 200, released.text
+    with db.connect() as connection:
+        text_of = select(t.process_definition.c.process_definition_json)
+        stored = json.loads(
+            connection.scalar(text_of.where(t.process_definition.c.name == "nightly")) or ""
+        )
+    if kind is not GrantKind.POOL:
+        # Pools keep their names, which masters look up.
+        assert str(theirs[kind]) in json.dumps(stored)
+
+
+@KINDS
+def test_a_proposal_and_what_is_put_in_force_name_no_foreign_object(
+    kind: GrantKind, client: TestClient, owner: Session, db: Engine, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "admin")
+    plain = document({"tasks": [a_node()]})
+    made = client.post(f"{BASE}/definitions/import", json=plain, headers=headers)
+    number = made.json()["items"][0]["id"]
+    place = f"{BASE}/definitions/{number}"
+    foreign = {"processDefinitionJson": naming(kind, "theirs")}
+    tag = client.get(place, headers=headers).headers["etag"]
+    proposed = client.post(
+        f"{place}/proposals", json={"document": foreign}, headers=headers | {"If-Match": tag}
+    )
+    assert (proposed.status_code, "has no" in proposed.text) == (409, True), proposed.text
+    tag = client.get(f"{place}/draft", headers=headers).headers["etag"]
+    saved = client.put(f"{place}/draft", json=foreign, headers=headers | {"If-Match": tag})
+    assert saved.status_code in (200, 201), saved.text
+    published = client.post(
+        f"{place}/draft/publish",
+        json={},
+        headers=headers | {"If-Match": saved.headers["etag"]},
+    )
+    assert (published.status_code, "has no" in published.text) == (409, True), published.text
+    # What is in force stays as it is, and ONLINE.
+    assert state_of(db) == 1
+
+
+@pytest.mark.parametrize("kind", [GrantKind.ENVIRONMENT, GrantKind.WORKER_GROUP])
+def test_runs_schedules_and_complements_name_no_foreign_object(
+    kind: GrantKind, client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+    plain = document({"tasks": [a_node()]})
+    made = client.post(f"{BASE}/definitions/import", json=plain, headers=headers)
+    number = made.json()["items"][0]["id"]
+    key = "environment" if kind is GrantKind.ENVIRONMENT else "worker_group"
+    requests = {
+        "instances": {},
+        "schedules": {"cron": "0 0 4 * * ? *"},
+        "complements": {"dates": ["2013-01-01"]},
+    }
+    for path, body in requests.items():
+        answers = [
+            client.post(
+                f"{BASE}/{path}", json={"definition_id": number, key: name, **body}, headers=headers
+            )
+            for name in ("theirs", "mine")
+        ]
+        assert [each.status_code for each in answers] == [404, 404], (path, answers[0].text)
+        foreign, missing = (each.json()["detail"] for each in answers)
+        assert foreign.replace("theirs", "mine") == missing, path
+        assert f"project 'default' has no {kind.title} 'theirs'" in foreign
+
+
+def test_a_row_typed_by_sql_in_the_default_project_needs_no_grant(db: Engine) -> None:
+    with db.connect() as connection:
+        found = connection.execute(
+            text("SELECT object_type, object_id, project_id FROM t_ds_grant")
+        )
+        assert [tuple(row) for row in found] == [(int(GrantKind.TENANT), 1, 1)]
