@@ -197,7 +197,7 @@ def check_definition_granted(db: Connection, row: DefinitionRow) -> None:
     check_all_granted(findings, f"process definition {row.name!r} stays OFFLINE")
     if document != dict(object_of(stored)) or tenant != row.tenant_id:
         resolve_references(
-            db, row.id, former=stored, document=json.dumps(document), tenant_id=tenant
+            db, row.id, version=row.version, document=json.dumps(document), tenant_id=tenant
         )
 
 

@@ -252,16 +252,16 @@ def rename_definition(db: Connection, definition_id: int, name: str) -> None:
 
 
 def resolve_references(
-    db: Connection, definition_id: int, *, former: str, document: str, tenant_id: int
+    db: Connection, definition_id: int, *, version: int, document: str, tenant_id: int
 ) -> None:
     """Store the numbers of objects that a definition names, which means the same as before.
 
-    `NotAllowedError` if the definition was changed after `former` was read.
+    `NotAllowedError` if the definition has another version.
     """
     changed = db.execute(
         update(process_definition)
         .where(process_definition.c.id == definition_id)
-        .where(process_definition.c.process_definition_json == former)
+        .where(process_definition.c.version == version)
         .values(process_definition_json=document, tenant_id=tenant_id)
     )
     if changed.rowcount != 1:
