@@ -67,6 +67,7 @@ from common.store.retention import PostgresRetentionStore, RetentionStore
 from common.store.worker.ports import AttemptEnd, AttemptFolders, TaskStore
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON
+from tests.conformance.granted_tables import GRANTED, RESTORED
 from tests.memory.store import (
     MemoryCommandStore,
     MemoryComplementStore,
@@ -119,20 +120,7 @@ TABLES = (
     t.queue,
     t.user,
 )
-RESTORED = (
-    "UPDATE t_ds_user SET tenant_id = 1, queue = NULL",
-    # Triggers have deleted the others with their objects.
-    "INSERT INTO t_ds_grant VALUES (1, 1, 1) ON CONFLICT DO NOTHING",
-)
 SEEDED = (t.tenant, t.queue, t.user)
-GRANTED = {
-    t.tenant: GrantKind.TENANT,
-    t.datasource: GrantKind.DATASOURCE,
-    t.environment: GrantKind.ENVIRONMENT,
-    t.task_group: GrantKind.POOL,
-    t.worker_group: GrantKind.WORKER_GROUP,
-}
-"""The tables of shared objects."""
 
 REFUSED = (RowRefusedError, DBAPIError)
 """The errors that a person gets whose row breaks a constraint."""

@@ -14,7 +14,7 @@ from common.model.instances import Ownership
 from common.model.states import Priority, ProcessState, TaskState
 from common.store import tables as t
 from common.store.listen import Channel
-from common.store.master.holds import no_pool
+from common.store.master.pool_grants import no_pool
 from common.store.master.ports import Released
 from tests.builders import NOON
 from tests.conformance.pools import a_pool, queue_of, share, state_of, submit_held
@@ -249,9 +249,9 @@ def test_a_heavy_attempt_is_not_starved_by_light_ones_behind_it(db: Tables) -> N
 @pytest.mark.parametrize(
     ("pools", "reason"),
     [
-        ((share("nope"),), no_pool("nope")),
-        ((share(4711),), no_pool("4711")),
-        ((share("db"), share("nope"), share("neither")), no_pool("nope")),
+        ((share("nope"),), no_pool("nope").reason),
+        ((share(4711),), no_pool("4711").reason),
+        ((share("db"), share("nope"), share("neither")), no_pool("nope").reason),
         ((share("db", 4),), "pool 'db' has 3 slots, the task needs 4"),
         ((share("db", 2), share("db", 2)), "pool 'db' has 3 slots, the task needs 4"),
     ],
@@ -282,7 +282,7 @@ def test_an_attempt_fails_whose_grant_of_the_pool_was_revoked_while_it_waited(db
     end(db, an_end(first))
     assert released(db, LATER) == []
     row = the_task(db, second)
-    assert has(row, state=6, reason=no_pool("db"), failure_reason="NOT_GRANTED")
+    assert has(row, state=6, reason=no_pool("db").reason, failure_reason="NOT_GRANTED")
 
 
 def test_a_pool_of_no_size_or_of_a_name_that_is_taken_is_refused(db: Tables) -> None:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from common.model.commands import CommandType
-from common.model.failures import FailureReason
 from common.model.grants import GrantKind
 from common.model.states import ProcessState, TaskState
-from common.store.master.holds import no_pool
+from common.store.master.pool_grants import Fault, no_pool
 from common.store.master.ports import HoldStore, Released
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.locks import MemoryLocks
@@ -103,7 +102,7 @@ class MemoryHoldStore(HoldStore):
         released = []
         for candidate in sorted(candidates, key=lambda one: one.turn):
             locks = self._locks(candidate.task, now)
-            of_locks = locks.problem and (locks.problem, FailureReason.CONFIGURATION)
+            of_locks = None if locks.problem is None else Fault(locks.problem)
             hopeless = next(filter(None, map(self._hopeless, candidate.shares)), of_locks)
             if hopeless:
                 tx.update(
@@ -111,8 +110,8 @@ class MemoryHoldStore(HoldStore):
                     candidate.task.id,
                     state=int(TaskState.FAILURE),
                     end_time=now,
-                    reason=hopeless[0],
-                    failure_reason=hopeless[1].value,
+                    reason=hopeless.reason,
+                    failure_reason=hopeless.failure.value,
                 )
                 continue
             if not locks.are_free:
@@ -159,14 +158,13 @@ class MemoryHoldStore(HoldStore):
     def _is_closed(self, share: PoolQueueRecord) -> bool:
         return self._db.pools.the(share.group_id).status == 0
 
-    def _hopeless(self, share: PoolQueueRecord) -> tuple[str, FailureReason] | None:
+    def _hopeless(self, share: PoolQueueRecord) -> Fault | None:
         pool = self._db.pools.get(share.group_id)
         if pool is None or not self._is_granted(share):
-            return no_pool(share.group_name or ""), FailureReason.NOT_GRANTED
+            return no_pool(share.group_name or "")
         if pool.group_size < share.weight:
-            return (
-                f"pool {share.group_name!r} has {pool.group_size} slots, the task needs {share.weight}",
-                FailureReason.CONFIGURATION,
+            return Fault(
+                f"pool {share.group_name!r} has {pool.group_size} slots, the task needs {share.weight}"
             )
         return None
 

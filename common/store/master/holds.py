@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import (
     Connection,
@@ -39,8 +39,6 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from common.model.cluster import QueueEntry
 from common.model.command_param import ParamKey
 from common.model.commands import OWN_RECOVERIES, CommandType
-from common.model.failures import FailureReason
-from common.model.grants import GrantKind, cure, missing
 from common.model.states import (
     HELD_TASK_STATES,
     LIVE_TASK_STATES,
@@ -49,10 +47,10 @@ from common.model.states import (
 )
 from common.model.worker_needs import UNASSIGNED
 from common.store.fixed_statement import FixedStatement
-from common.store.grants import is_granted
 from common.store.master.attempts import Place, queue_entries
 from common.store.master.endings import give_up_promises
 from common.store.master.held_locks import get_locks, needs_of, out_of_reach
+from common.store.master.pool_grants import IS_GRANTED, Fault, no_pool
 from common.store.master.ports import HoldStore, Released
 from common.store.master.recoveries import BEGUN, ENDED_WAITING
 from common.store.master.serial import is_serial_no_more, lock_definitions
@@ -60,7 +58,6 @@ from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     OWN_RECOVERY,
     command,
-    process_definition,
     process_instance,
     task_group,
     task_group_queue,
@@ -259,21 +256,13 @@ _HOPELESS: Final = (
     .order_by(task_group_queue.c.task_id, task_group_queue.c.id)
     .limit(_CHUNK)
 )
-# Compared when its turn comes: a grant may be taken away while an attempt waits.
-_IS_GRANTED: Final = (
-    exists()
-    .where(task_instance.c.id == task_group_queue.c.task_id)
-    .where(process_definition.c.id == task_instance.c.process_definition_id)
-    .where(is_granted(GrantKind.POOL, task_group_queue.c.group_id, process_definition.c.project_id))
-    .correlate(task_group_queue)
-)
 _SHARES: Final = (
     select(
         task_group_queue.c.task_id,
         task_group_queue.c.group_id,
         task_group_queue.c.group_name,
         task_group_queue.c.weight,
-        _IS_GRANTED.label("is_granted"),
+        IS_GRANTED.label("is_granted"),
     )
     .where(task_group_queue.c.task_id == any_of("ids"))
     .where(task_group_queue.c.status == _WAITING)
@@ -411,19 +400,12 @@ class _Pool:
         return not self.closed and not self.barred and self.free > 0
 
 
-class _Fault(NamedTuple):
-    """The reason why an attempt fails while it is held."""
-
-    reason: str
-    failure: FailureReason = FailureReason.CONFIGURATION
-
-
 @dataclass(slots=True)
 class _Verdicts:
     """The results for attempts that stood in line for slots, by id."""
 
     let_go: dict[int, AnyRow] = field(default_factory=dict)
-    failed: dict[int, _Fault] = field(default_factory=dict)
+    failed: dict[int, Fault] = field(default_factory=dict)
 
 
 class PostgresHoldStore(HoldStore):
@@ -480,7 +462,7 @@ def _release_attempts(
     for task_id in (*locks.waiting, *locks.failed):
         free.pop(task_id, None)
         verdicts.let_go.pop(task_id, None)
-    verdicts.failed.update((key, _Fault(reason)) for key, reason in locks.failed.items())
+    verdicts.failed.update((key, Fault(reason)) for key, reason in locks.failed.items())
     moves = dict.fromkeys((*put_in_line, *(row.id for row in due)), TaskState.WAITING_DEPEND)
     moves |= dict.fromkeys((*free, *verdicts.let_go), TaskState.SUBMITTED)
     moves |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)
@@ -559,24 +541,19 @@ def _judge(
     verdicts.let_go[row.id] = row
 
 
-def _fault(share: AnyRow, pools: Mapping[int, _Pool | None], *, is_granted: bool) -> _Fault | None:
+def _fault(share: AnyRow, pools: Mapping[int, _Pool | None], *, is_granted: bool) -> Fault | None:
     """Return the reason why this attempt can never have its slots; None if it can."""
     name = share.group_name or str(share.group_id)
     pool = pools.get(share.group_id)
     if pool is None or not is_granted:
-        return _Fault(no_pool(name), FailureReason.NOT_GRANTED)
+        return no_pool(name)
     if share.weight > pool.size:
-        return _Fault(f"pool {name!r} has {pool.size} slots, the task needs {share.weight}")
+        return Fault(f"pool {name!r} has {pool.size} slots, the task needs {share.weight}")
     return None
 
 
-def no_pool(name: str) -> str:
-    """Return the sentence about a pool that is missing or not granted to the project."""
-    return f"{missing(GrantKind.POOL, name)}: {cure(GrantKind.POOL, name)}"
-
-
 def _move(
-    db: Connection, moves: Mapping[int, TaskState], faults: Mapping[int, _Fault], now: datetime
+    db: Connection, moves: Mapping[int, TaskState], faults: Mapping[int, Fault], now: datetime
 ) -> frozenset[int]:
     """Write the new states; return the ids of the attempts that were still held."""
     if not moves:

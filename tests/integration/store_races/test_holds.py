@@ -20,7 +20,8 @@ from common.model.plans import Begin, Plan, Resume, Snapshot
 from common.model.states import ExecutionType, ProcessState, TaskState, TimeoutStrategy
 from common.store import tables as t
 from common.store.master import holds
-from common.store.master.holds import PostgresHoldStore, no_pool
+from common.store.master.holds import PostgresHoldStore
+from common.store.master.pool_grants import no_pool
 from common.store.master.ports import Released
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
@@ -62,7 +63,7 @@ def test_a_pool_that_somebody_removes_gives_no_slots(here: Engine, there: Engine
                 t.task_instance.c.process_instance_id == owned.process_instance_id
             )
         )
-    assert (row.state, row.reason) == (6, no_pool(name))
+    assert (row.state, row.reason) == (6, no_pool(name).reason)
 
 
 def a_pool(made: Engine, size: int) -> str:
