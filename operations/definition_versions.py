@@ -353,11 +353,9 @@ def put_in_force(
             data_dir=str(session.config.data_dir),
             accounts=rules_at_save(session.config),
         )
-    return keep(db, author, before, imported, at=at, note=note)[0]
     # An import goes OFFLINE without its objects; what is in force must not go OFFLINE by surprise.
     check_all_granted(imported[0].findings, f"{imported[0].document.name!r} is not put in force")
-    keep(db, author, before, imported, at=at, note=note)
-    return imported[0]
+    return keep(db, author, before, imported, at=at, note=note)[0]
 
 
 def delete_version(session: Session, definition: str | int, version: int) -> DefinitionRow:
