@@ -1,4 +1,4 @@
-"""What an import does with the shared objects that its documents name.
+"""The rules of an import about the shared objects that its documents name.
 
 An administrator's import makes worker groups that are missing and grants them to the project, as
 workers do that are started with a group. An author's import reports a missing group like a

@@ -1,6 +1,6 @@
 """The shared objects that a definition names, compared with the grants of its project.
 
-Pure except for `Granted`, which reads the grants. An object without a grant gives the same finding
+`Granted` reads the grants. An object without a grant gives the same finding
 as a missing object, so a definition reveals no objects of other projects. Used where a definition
 is saved, proposed, put in force or brought ONLINE.
 """
