@@ -103,13 +103,17 @@ class TopologyVersionList(Answer):
 
 
 class SubmittedTopologyAnswer(Answer):
-    """A submission: created, changed, restarted or unchanged, and a command that begins a run."""
+    """A submission: created, changed, restarted or unchanged, and a command that begins a run.
+
+    `notes` names settings that do not have the effect they have in Storm, each with what to do.
+    """
 
     name: str
     version: int
     generation: int
     outcome: str
     command_id: int | None
+    notes: list[str]
 
 
 class NewTopology(Shape):

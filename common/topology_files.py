@@ -1,16 +1,19 @@
 """Topologies as YAML, in the manner of Storm's Flux.
 
     name: words
+    components:
+      - {id: words, className: words.Dictionary, constructorArgs: [en]}
     spouts:
       - {id: lines, className: words.Lines, parallelism: 2}
     bolts:
-      - {id: count, className: words.Count, constructorArgs: [10], parallelism: 2, tasks: 4}
+      - {id: count, className: words.Count, constructorArgs: [{ref: words}], tasks: 4}
     streams:
       - {from: lines, to: count, grouping: {type: FIELDS, args: [word]}}
 
-`className` is a class by its module; `properties` are set on its object. Unknown keys, and whatever
-can't be imported or made, are mistakes with their places. Imports run the author's code: a file is
-as much to be trusted as the modules that it names.
+`className` is a class by its module. `properties` are set on its object, and `configMethods` are
+called on it. `ref` and `reflist` stand for objects of `components`. Unknown keys, and objects that
+can't be made, are mistakes with their places. Imports run the author's code: a file needs as much
+trust as the modules that it names.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from common.strict_yaml import strict_yaml
 from common.topology.checking import InvalidTopologyError, mistakes_of
 from common.topology.components import DEFAULT
 from common.topology.declaration import Declarer, Topology, TopologyBuilder
+from common.topology.flux_properties import substituted
 from common.topology.groupings import (
     ByFields,
     Custom,
@@ -39,19 +43,28 @@ from common.topology.groupings import (
     Unordered,
 )
 
-_TOP: Final = ("name", "config", "hash", "spouts", "bolts", "streams")
-_PART: Final = (
-    "id",
-    "className",
-    "constructorArgs",
-    "properties",
-    "parallelism",
-    "tasks",
-    "config",
-)
+_TOP: Final = ("name", "config", "hash", "components", "spouts", "bolts", "streams")
+_OBJECT: Final = ("className", "constructorArgs", "properties", "configMethods")
+_COMPONENT: Final = ("id", *_OBJECT)
+_PART: Final = (*_COMPONENT, "parallelism", "tasks", "config")
+_METHOD: Final = ("name", "args")
+_PROPERTY: Final = ("name", "value", "ref")
 _STREAM: Final = ("name", "from", "to", "grouping")
 _GROUPING: Final = ("type", "streamId", "args", "customClass")
-_CUSTOM: Final = ("className", "constructorArgs", "properties")
+_MEMORY: Final = "the whole topology shares its memory; submit it with --memory"
+_CURES: Final[Mapping[str, str]] = {
+    "includes": "put the parts of the included files into this one",
+    "topologySource": "declare the topology in Python, and submit FILE.py:NAME",
+    "workerHooks": "a component opens what it needs in its own methods",
+    "numTasks": "write tasks",
+    "onHeapMemoryLoad": _MEMORY,
+    "offHeapMemoryLoad": _MEMORY,
+    "cpuLoad": "the whole topology shares its threads; submit it with --cores",
+    "factory": "name the function as className",
+    "factoryArgs": "name the function as className, and write constructorArgs",
+}
+"""Keys of Flux that are not read here, with what to do instead."""
+_JAVA: Final = ("com", "java", "javax", "org")
 _PLAIN: Final[Mapping[str, Callable[[], Grouping]]] = {
     "SHUFFLE": Shuffle,
     "LOCAL_OR_SHUFFLE": LocalOrShuffle,
@@ -67,8 +80,34 @@ _BY_FIELDS: Final[Mapping[str, Callable[[tuple[str, ...]], Grouping]]] = {
 _TYPES: Final = (*_PLAIN, *_BY_FIELDS, "CUSTOM")
 
 
-def topology_of(content: bytes) -> Topology:
-    """Return the topology of a YAML file; `InvalidTopologyError` with all of its mistakes."""
+def topology_of(
+    content: bytes,
+    *,
+    properties: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Topology:
+    """Return the topology of a YAML file; `InvalidTopologyError` with all of its mistakes.
+
+    `properties` are the values of `${name}`, and `environment` those of `${ENV-NAME}`.
+    """
+    return read_topology(with_values(content, properties or {}, environment or {}))
+
+
+def with_values(
+    content: bytes, properties: Mapping[str, str], environment: Mapping[str, str]
+) -> bytes:
+    """Return a YAML file with values in place of its placeholders; `InvalidTopologyError`."""
+    try:
+        text, mistakes = substituted(content.decode(), properties, environment)
+    except UnicodeDecodeError:
+        return content  # Its reader reports the place.
+    if mistakes:
+        raise InvalidTopologyError(tuple(f"the file {each}" for each in mistakes))
+    return text.encode()
+
+
+def read_topology(content: bytes) -> Topology:
+    """Return the topology of a YAML file as a submission has it, without placeholders."""
     try:
         document = strict_yaml(content)
     except InvalidDefinitionError as error:
@@ -88,6 +127,10 @@ class _Reading:
     """The mistakes found so far, and how the parts of a document are read."""
 
     mistakes: list[str] = field(default_factory=list)
+    made: dict[str, Any] = field(default_factory=dict)
+    """The objects of `components`; None for one that can't be made."""
+    declared: list[object] = field(default_factory=list)
+    """The ids of `components`, with those further down."""
 
     def topology(self, document: object) -> Topology | None:
         top = self._object("the file", document, _TOP)
@@ -98,6 +141,7 @@ class _Reading:
             config=self._values("", top, "config"),
             hash=top.get("hash", "spark"),
         )
+        self._components(top)
         declarers: dict[str, Declarer] = {}
         names: list[str] = []
         for kind in ("spouts", "bolts"):
@@ -120,6 +164,18 @@ class _Reading:
             self._stream(place, stream, names, declarers)
         # What could not be made is missing, so that whatever else is found would mislead.
         return None if self.mistakes else builder.declared()
+
+    def _components(self, top: Mapping[str, Any]) -> None:
+        components = top.get("components")
+        if isinstance(components, list):
+            self.declared = [each.get("id") for each in components if isinstance(each, dict)]
+        for place, component in self._each(top, "components", _COMPONENT):
+            name = self._text(place, component, "id")
+            made = self._made(place, component)
+            if name in self.made:
+                self._add(place, f"id: {name!r:.120} is the id of another component already")
+            elif name is not None:
+                self.made[name] = made
 
     def _stream(
         self,
@@ -158,19 +214,24 @@ class _Reading:
         if kind in _BY_FIELDS:
             return _BY_FIELDS[kind](tuple(fields))
         place = f"{place}.customClass"
-        custom = self._object(place, grouping.get("customClass"), _CUSTOM)
+        custom = self._object(place, grouping.get("customClass"), _OBJECT)
         chooser = None if custom is None else self._made(place, custom)
         return None if chooser is None else Custom(chooser)
 
     def _made(self, place: str, part: Mapping[str, Any]) -> Any:
-        """Make the object that a class's name, arguments and properties describe."""
+        """Make the object that a class's name, arguments, properties and methods describe."""
+        before = len(self.mistakes)
         named = self._text(place, part, "className")
-        arguments = part.get("constructorArgs", [])
-        properties = self._values(place, part, "properties")
-        if not isinstance(arguments, list):
-            self._add(place, "constructorArgs: it must be a list")
-            return None
-        if named is None:
+        arguments = self._arguments(f"{place}.constructorArgs", part.get("constructorArgs", []))
+        properties = self._properties(f"{place}.properties", part.get("properties"))
+        methods = [
+            (
+                self._text(at, method, "name") or "",
+                self._arguments(f"{at}.args", method.get("args")),
+            )
+            for at, method in self._each(part, "configMethods", _METHOD, place)
+        ]
+        if named is None or len(self.mistakes) > before:
             return None
         module, _, attribute = named.rpartition(".")
         try:
@@ -179,20 +240,80 @@ class _Reading:
                 if not hasattr(made, key):
                     raise AttributeError(f"{attribute} has no property {key!r:.100}")
                 setattr(made, key, value)
+            for name, values in methods:
+                getattr(made, name)(*values)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # An author's code raises anything.
-            self._add(place, f"{named!r:.200} can't be made: {_explained(error)}")
+            java = ""
+            if isinstance(error, ModuleNotFoundError) and module.partition(".")[0] in _JAVA:
+                java = "; a class of Java can't run here: name one of Python"
+            self._add(place, f"{named!r:.200} can't be made: {_explained(error)}{java}")
             return None
         return made
 
+    def _arguments(self, place: str, given: object) -> list[Any]:
+        """Return a list of arguments, with objects in place of references."""
+        if given is None:
+            return []
+        if not isinstance(given, list):
+            # The place ends with the key: it has the form of other mistakes of keys.
+            before, _, key = place.rpartition(".")
+            self._add(before, f"{key}: it must be a list")
+            return []
+        return [self._argument(f"{place}[{number}]", each) for number, each in enumerate(given)]
+
+    def _argument(self, place: str, given: object) -> Any:
+        if isinstance(given, dict) and len(given) == 1:
+            ((key, value),) = given.items()
+            if key == "ref":
+                return self._referenced(place, value)
+            if key in ("reflist", "refList"):
+                if isinstance(value, list):
+                    return [self._referenced(place, each) for each in value]
+                self._add(place, f"{key}: it must be a list of ids of components")
+        return given
+
+    def _referenced(self, place: str, name: object) -> Any:
+        if isinstance(name, str) and name in self.made:
+            return self.made[name]
+        if name in self.declared:
+            self._add(place, f"ref: {name!r:.120} is declared further down; move it up")
+        else:
+            known = ", ".join(self.made) or "none"
+            self._add(place, f"ref: there is no component {name!r:.120}; there are {known}")
+        return None
+
+    def _properties(self, place: str, given: object) -> dict[str, Any]:
+        """Return properties by name. Flux has a list of them, with `value` or `ref`."""
+        if not isinstance(given, list):
+            before, _, key = place.rpartition(".")
+            values = self._values(before, {key: given}, key)
+            return {
+                name: self._argument(f"{place}.{name}", value) for name, value in values.items()
+            }
+        found: dict[str, Any] = {}
+        for number, each in enumerate(given):
+            at = f"{place}[{number}]"
+            entry = self._object(at, each, _PROPERTY)
+            name = None if entry is None else self._text(at, entry, "name")
+            if entry is None or name is None:
+                continue
+            if ("value" in entry) == ("ref" in entry):
+                self._add(at, "a property has either a value or a ref")
+            elif "ref" in entry:
+                found[name] = self._referenced(at, entry["ref"])
+            else:
+                found[name] = entry["value"]
+        return found
+
     def _each(
-        self, top: Mapping[str, Any], key: str, known: tuple[str, ...]
+        self, top: Mapping[str, Any], key: str, known: tuple[str, ...], above: str = ""
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         listed = top.get(key) or []
         if not isinstance(listed, list):
-            self._add("", f"{key}: it must be a list")
+            self._add(above, f"{key}: it must be a list")
             return
         for number, each in enumerate(listed):
-            place = f"{key}[{number}]"
+            place = f"{above}.{key}[{number}]" if above else f"{key}[{number}]"
             found = self._object(place, each, known)
             if found is not None:
                 yield place, found
@@ -204,7 +325,11 @@ class _Reading:
             self._add(place, "it must be keys with values")
             return None
         for key in given:
-            if key not in known:
+            if key in known:
+                continue
+            if key in _CURES:
+                self._add(place, f"{key!r} of Flux is not read here: {_CURES[key]}")
+            else:
                 self._add(place, f"{key!r:.120} is unknown; there are {', '.join(known)}")
         return given
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from common.model.topologies import Code
 from common.topology.checking import InvalidTopologyError, checked
 from common.topology.declaration import Topology
-from common.topology_files import topology_of
+from common.topology_files import read_topology
 
 _folders: list[Path] = []
 """The folder of the version that this process has loaded."""
@@ -52,7 +52,7 @@ def _loaded(code: Code, folder: Path) -> Topology:
     file, _, attribute = code.main.partition(":")
     try:
         if not attribute:
-            return topology_of(code.files[file].encode())
+            return read_topology(code.files[file].encode())
         return checked(_declared(file, attribute, folder))
     except InvalidTopologyError as error:
         # The copies are nobody's files: their names are those of the author's.

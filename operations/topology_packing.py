@@ -16,6 +16,8 @@ from common.topology import groupings
 from common.topology.checking import InvalidTopologyError
 from common.topology.components import Component, Sink, Spout, StatefulBolt, streams_of
 from common.topology.declaration import Part, Topology
+from common.topology.flux_properties import read_properties
+from common.topology_files import with_values
 from common.topology_loading import tried
 from operations.errors import UsageError
 from operations.topology_submission import Submission
@@ -33,11 +35,18 @@ _GROUPINGS: Final[Mapping[type, str]] = {
 }
 
 
-def packed(main: str, files: Sequence[Path] = ()) -> Submission:
+def packed(
+    main: str,
+    files: Sequence[Path] = (),
+    *,
+    properties: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Submission:
     """Load, check and pack a topology. `main` is FILE.yaml, or FILE.py:NAME.
 
-    `files` are those that it imports. `InvalidTopologyError` names every mistake; a failing import
-    is one, with its file and line.
+    `files` are those that it imports. `properties` and `environment` are the values of the
+    placeholders of a YAML file, which is packed with them. `InvalidTopologyError` names every
+    mistake; a failing import is one, with its file and line.
     """
     name, _, attribute = main.rpartition(":") if ".py:" in main else (main, "", "")
     file = Path(name)
@@ -50,6 +59,11 @@ def packed(main: str, files: Sequence[Path] = ()) -> Submission:
             f" {file.name}:topology",
         )
     texts = {file.name: _text(file)}
+    if file.suffix in YAML_SUFFIXES:
+        content = with_values(texts[file.name].encode(), properties or {}, environment or {})
+        texts[file.name] = content.decode()
+    elif properties or environment:
+        raise UsageError("file", f"{file.name} is Python; only YAML files have placeholders")
     for each in files:
         below = _name_of(each, file.parent)
         if below in texts:
@@ -60,6 +74,22 @@ def packed(main: str, files: Sequence[Path] = ()) -> Submission:
     if mistakes:
         raise InvalidTopologyError(mistakes)
     return Submission(code=code, graph=graph_of(tried(code)))
+
+
+def properties_in(file: Path) -> dict[str, str]:
+    """Return the pairs of a properties file, which is read as UTF-8."""
+    return read_properties(_text(file))
+
+
+def variables_given(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the submitter names: NAME=VALUE, or NAME of this environment."""
+    found = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign and name not in environment:
+            raise UsageError("env", f"there is no variable {name!r:.120} here; write {name}=VALUE")
+        found[name] = value if sign else environment[name]
+    return found
 
 
 def graph_of(topology: Topology) -> TopologyGraph:

@@ -7,7 +7,7 @@ that, on its author's machine. A process definition with one task is made for ea
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from common.store.people.definitions import (
 )
 from common.store.people.rights import Thing
 from common.store.people.topologies import TopologyView
+from common.topology.config import notes_of_config
 from operations.errors import NameTakenError, UsageError
 from operations.lookup import worker_group_named
 from operations.projects import project_given
@@ -63,7 +64,8 @@ class Submission:
 class SubmittedTopology:
     """A submission. `outcome`: created, changed, restarted (a run begins again) or unchanged.
 
-    `command_id`: the command that begins a run; None if one is live already.
+    `command_id`: the command that begins a run; None if one is live already. `notes`: settings
+    that do not have the effect they have in Storm, each with what to do.
     """
 
     name: str
@@ -71,6 +73,7 @@ class SubmittedTopology:
     generation: int
     outcome: str
     command_id: int | None
+    notes: tuple[str, ...] = ()
 
 
 @operation
@@ -123,7 +126,7 @@ def submit_topology(
         else:
             done = _change(session, made, found, given, redefined=redefined, active=active)
         made.detail = f"{done.outcome}, version {done.version}"
-    return done
+    return replace(done, notes=tuple(_notes(graph)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +263,12 @@ def _add_version(session: Session, made: Change, version: int, given: Submission
         user_id=session.principal.user_id,
     ):
         raise NotAllowedError(f"somebody else has just submitted {name!r}; look, and repeat")
+
+
+def _notes(graph: TopologyGraph) -> Iterator[str]:
+    yield from notes_of_config("config", graph.config)
+    for part in graph.parts:
+        yield from notes_of_config(f"{part.id}: config", part.config)
 
 
 def _check_submission(given: Submission, cores: int | None, memory: str | None) -> None:

@@ -89,6 +89,30 @@ class ByLength:
         return (length % tasks,) if length else ()
 
 
+class Dictionary:
+    """An object that a file makes for others, as the `components` of Flux."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = list(words)
+        self.of: object = None
+
+    def add(self, *words: object) -> None:
+        self.words += [str(each) for each in words]
+
+
+class Known(Forward):
+    """Has objects of a file, given in each of the ways of Flux."""
+
+    def __init__(self, dictionary: object = None, others: object = None) -> None:
+        self.dictionary = dictionary
+        self.others = others
+        self.limit: object = None
+        self.called: list[object] = []
+
+    def call(self, *values: object) -> None:
+        self.called += values
+
+
 def leave() -> None:
     """End the program, as a component's module may that is not meant to be imported."""
     raise SystemExit(3)

@@ -5,7 +5,7 @@ The names are Storm's where Storm has the setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -42,24 +42,96 @@ ON_ERROR: Final = "topology.on.error"
 TRIES: Final = "topology.max.record.tries"
 NOT_LOAD_AWARE: Final = "topology.disable.loadaware.messaging"
 
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "topology.acker.executors",
-        "topology.acker.tasks",
-        "topology.backpressure.enable",
-        "topology.debug",
-        "topology.enable.message.timeouts",
-        "topology.kryo.register",
-        "topology.max.task.parallelism",
-        "topology.metrics.consumer.register",
-        "topology.receiver.buffer.size",
-        "topology.stats.sample.rate",
-        "topology.transfer.buffer.size",
-        "topology.worker.childopts",
-        "topology.workers",
-    }
-)
-"""Settings of Storm's that mean nothing here, and are let pass."""
+_ACKS: Final = "a committed batch is the ack of its records, so nothing acks them one by one"
+_BUFFERS: Final = f"Spark moves records in batches; {PENDING} limits them"
+_CORES: Final = "a topology runs in one process; submit it with --cores and --memory"
+_MEMORY: Final = "the whole topology shares its memory; submit it with --memory"
+_WAITS: Final = f"{INTERVAL} is the time between batches"
+_FIGURES: Final = "every record is counted: orcaflow topology status"
+_PICKLE: Final = "declared types give the format of values, and `object` is pickled"
+_RIGHTS: Final = "the roles of the project are the rights: orcaflow project --help"
+_PROGRAMS: Final = "components are Python; start other programs in their methods"
+_STATES: Final = "states are in the checkpoints of the topology"
+_PLACES: Final = "submit it with --worker-group"
+_CLUSTER: Final = "it is a setting of a Storm cluster; the settings of Orcaflow are in conf/*.toml"
+
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "topology.acker": _ACKS,
+    "topology.auto-credentials": _RIGHTS,
+    "topology.backpressure": _BUFFERS,
+    "topology.batch.flush": _WAITS,
+    "topology.blobstore.map": "submit its files with --files",
+    "topology.bolt": _WAITS,
+    "topology.bolts.outgoing.overflow.buffer": _BUFFERS,
+    "topology.builtin.metrics": _FIGURES,
+    "topology.classpath": "submit its files with --files",
+    "topology.component.cpu.pcore.percent": _CORES,
+    "topology.component.resources": _MEMORY,
+    "topology.debug": "run it by topology.test(…), or read orcaflow topology logs",
+    "topology.disruptor": _BUFFERS,
+    "topology.enable.message.timeouts": f"{TIMEOUT} limits a batch",
+    "topology.enable.v2.metrics": _FIGURES,
+    "topology.error.throttle.interval.secs": "orcaflow topology errors has the last ones",
+    "topology.eventlogger": "emit to a sink what has to be kept",
+    "topology.executor": _BUFFERS,
+    "topology.fall.back.on.java.serialization": _PICKLE,
+    "topology.flush.tuple.freq.millis": _WAITS,
+    "topology.groups": _RIGHTS,
+    "topology.isolate.machines": _PLACES,
+    "topology.kryo": _PICKLE,
+    "topology.localityaware": f"{NOT_LOAD_AWARE} is for load-aware shuffles",
+    "topology.max.error.report.per.interval": "orcaflow topology errors has the last ones",
+    "topology.max.replication.wait.time.sec": _CLUSTER,
+    "topology.max.task.parallelism": "give the tasks of each component",
+    "topology.metrics": _FIGURES,
+    "topology.min.replication.count": _CLUSTER,
+    "topology.multilang": _PROGRAMS,
+    "topology.optimize": "Spark plans the queries",
+    "topology.priority": _PLACES,
+    "topology.producer.batch.size": _BUFFERS,
+    "topology.ras": _PLACES,
+    "topology.readonly": _RIGHTS,
+    "topology.receiver.buffer.size": _BUFFERS,
+    "topology.scheduler": _PLACES,
+    "topology.serialized.message.size.metrics": _FIGURES,
+    "topology.shellbolt": _PROGRAMS,
+    "topology.skip.missing.kryo.registrations": _PICKLE,
+    "topology.sleep.spout.wait.strategy": _WAITS,
+    "topology.spout": _WAITS,
+    "topology.state": _STATES,
+    "topology.stats": _FIGURES,
+    "topology.submitter": _RIGHTS,
+    "topology.subprocess.timeout.secs": _PROGRAMS,
+    "topology.testing.always.try.serialize": "create_topology pickles each component",
+    "topology.transfer": _BUFFERS,
+    "topology.tuple.serializer": _PICKLE,
+    "topology.users": _RIGHTS,
+    "topology.version": "every submission has a number: orcaflow topology history",
+    "topology.worker": _MEMORY,
+    "topology.workers": _CORES,
+    "drpc": _CLUSTER,
+    "nimbus": _CLUSTER,
+    "storm.zookeeper": _CLUSTER,
+    "supervisor": _CLUSTER,
+    "worker.childopts": _MEMORY,
+    "worker.heap.memory.mb": _MEMORY,
+}
+"""Settings of Storm without effect here, each with the cure. `a.b` covers `a.b.c` too."""
+
+REFUSED: Final[Mapping[str, str]] = {
+    "topology.bolts": "windows are states of a StatefulBolt, which `due` and `wake` close",
+    "topology.environment": "an environment gives variables to the task",
+    "topology.tasks": "give the tasks of each component",
+    "topology.tick.tuple.freq.secs": "a StatefulBolt says by `due` when its key is woken",
+    "topology.trident": "write the topology with spouts and bolts",
+}
+"""Settings of Storm without which a topology would give other results."""
+
+OTHER_MEANING: Final[Mapping[str, str]] = {
+    PENDING: "limits the records of each spout in a batch; in Storm, the unacked ones of a task",
+    TIMEOUT: "limits a whole batch; in Storm, a single record",
+}
+"""Settings of Storm that have an effect here, but another one."""
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     PENDING: Setting(
@@ -126,7 +198,12 @@ def mistakes_of_config(
             continue
         found = SETTINGS.get(key)
         if found is None:
-            if key.startswith("topology.") and key not in WITHOUT_EFFECT:
+            if _cure(key, WITHOUT_EFFECT) is not None:
+                continue
+            cure = _cure(key, REFUSED)
+            if cure is not None:
+                yield f"{place}: {key!r:.100} of Storm is not supported: {cure}"
+            elif key.startswith("topology."):
                 yield f"{place}: {key!r:.100} is unknown; there are {', '.join(SETTINGS)}"
         elif of_component and not found.of_components:
             yield f"{place}: {key} is a setting of the topology, and not of a component"
@@ -144,3 +221,21 @@ def mistakes_of_config(
                 f"{place}: {key} must be a whole number from {found.least:,} to {found.most:,},"
                 f" not {value!r:.50}"
             )
+
+
+def notes_of_config(place: str, keys: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each of these keys that does not have the effect it has in Storm."""
+    for key in keys:
+        if key in OTHER_MEANING:
+            yield f"{place}: {key} {OTHER_MEANING[key]}"
+        elif key not in SETTINGS and (cure := _cure(key, WITHOUT_EFFECT)) is not None:
+            yield f"{place}: {key!r:.100} has no effect here: {cure}"
+
+
+def _cure(key: str, settings: Mapping[str, str]) -> str | None:
+    """Return the cure of the longest of these settings that a key belongs to."""
+    while key:
+        if key in settings:
+            return settings[key]
+        key = key.rpartition(".")[0]
+    return None

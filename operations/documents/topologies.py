@@ -24,7 +24,7 @@ from operations.topology_views import (
 
 def submitted_row(done: SubmittedTopology) -> dict[str, object]:
     """A submission, with the command that begins a run, if one does."""
-    return asdict(done)
+    return {**asdict(done), "notes": list(done.notes)}
 
 
 def ordered_row(done: OrderedTopology) -> dict[str, object]:

@@ -51,6 +51,7 @@ def submit_topology(
         generation=row["generation"],
         outcome=row["outcome"],
         command_id=row["command_id"],
+        notes=tuple(row.get("notes", ())),
     )
 
 

@@ -31,7 +31,7 @@ from tests.integration.cli_rows import a_definition, an_attempt, an_instance, pa
 from tests.integration.conftest import Cli
 from tests.integration.spark_host import until
 from tests.integration.store_races.racing import until_blocked
-from tests.topology_files import MAIN, PARTS, REPORT, written
+from tests.topology_files import MAIN, PARTS, REPORT, YAML, written
 from worker.datasets.topologies import beat_of
 
 
@@ -112,6 +112,7 @@ def stage(cli: Cli, db: Engine, tmp_path: Path) -> Stage:
 def test_a_topology_is_submitted_changed_and_not_twice_the_same(stage: Stage) -> None:
     made = stage.submit("--cores", "3")
     assert (made["name"], made["version"], made["outcome"]) == ("words", 1, "created")
+    assert made["notes"] == []
     assert stage.commands() == [0]
     again = stage.submit()
     assert (again["outcome"], again["command_id"]) == ("unchanged", None)
@@ -135,6 +136,21 @@ def test_a_topology_is_submitted_changed_and_not_twice_the_same(stage: Stage) ->
     assert stage.wanted()["number"] == 2
     (newest, first) = stage.ordered("history", "words")
     assert (newest["version"], first["version"], newest["components"]) == (2, 1, 3)
+
+
+def test_settings_of_storm_without_effect_are_listed_with_the_cure(stage: Stage) -> None:
+    text = YAML.replace("name: words", "name: ${name}\nconfig: {topology.acker.executors: 1}")
+    text = text.replace("id: split,", "id: split, config: {topology.debug: true},")
+    (stage.folder / "flux.yaml").write_text(text)
+    (stage.folder / "dev.properties").write_text("name=words")
+    submit = ("submit", f"{stage.folder}/flux.yaml", "--files", f"{stage.folder}/parts.py")
+    code, out, err = stage.order(*submit, "--filter", f"{stage.folder}/dev.properties")
+    assert (code, out) == (0, "topology words: created, version 1; command 1 begins its run\n")
+    assert "config: 'topology.acker.executors' has no effect here: a committed batch" in err
+    assert "split: config: 'topology.debug' has no effect here" in err
+    assert "--env NAME" not in err
+    code, _, err = stage.order(*submit)
+    assert (code, "line 1: ${name} has no value" in err) == (1, True)
 
 
 def test_mistakes_are_told_all_at_once_and_nothing_is_stored(stage: Stage) -> None:

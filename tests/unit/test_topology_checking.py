@@ -8,6 +8,7 @@ import pytest
 
 from common.topology.checking import InvalidTopologyError
 from common.topology.components import Bolt, Sink, Spout, StatefulBolt, Stream
+from common.topology.config import notes_of_config
 from common.topology.declaration import TopologyBuilder
 from tests.topologies import ByLength, Count, Forward, Kept, Lines, Split, Switch, words
 
@@ -263,6 +264,48 @@ def test_settings_of_components_and_of_storm() -> None:
     )
     (mistake,) = mistakes(builder)
     assert mistake.startswith("b: config: topology.batch.interval.millis is a setting of the topo")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("topology.tick.tuple.freq.secs", "a StatefulBolt says by `due` when its key is woken"),
+        ("topology.bolts.window.length.count", "windows are states of a StatefulBolt"),
+        ("topology.tasks", "give the tasks of each component"),
+        ("topology.trident.batch.emit.interval.millis", "write the topology with spouts and bolts"),
+        ("topology.environment", "an environment gives variables"),
+    ],
+)
+def test_a_setting_of_storm_that_changes_results_is_refused_with_the_cure(
+    key: str, said: str
+) -> None:
+    builder = TopologyBuilder("t", config={key: 1})
+    builder.set_spout("s", Lines())
+    (mistake,) = mistakes(builder)
+    assert mistake.startswith(f"config: {key!r} of Storm is not supported: {said}")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("topology.acker.executors", "has no effect here: a committed batch is the ack"),
+        ("topology.workers", "submit it with --cores and --memory"),
+        ("topology.worker.childopts", "submit it with --memory"),
+        ("topology.kryo.register", "has no effect here: declared types give the format"),
+        ("topology.bolts.outgoing.overflow.buffer.enable", "Spark moves records in batches"),
+        ("topology.message.timeout.secs", "limits a whole batch; in Storm, a single record"),
+        ("topology.max.spout.pending", "limits the records of each spout in a batch"),
+        ("nimbus.host", "it is a setting of a Storm cluster"),
+        ("topology.batch.interval.millis", ""),
+        ("topology.disable.loadaware.messaging", ""),
+        ("mine.workers", ""),
+        ("supervisors", ""),
+    ],
+)
+def test_a_setting_without_its_effect_in_storm_has_a_note(key: str, said: str) -> None:
+    found = list(notes_of_config("config", [key]))
+    assert len(found) == bool(said)
+    assert all(said in each for each in found)
 
 
 def test_stateful_bolts_of_one_chain_share_their_number_of_tasks() -> None:

@@ -11,7 +11,7 @@ from common.strict_json import MAX_BYTES
 from common.topology.checking import InvalidTopologyError
 from common.topology.groupings import Custom, PartialKey
 from common.topology_files import topology_of
-from tests.topologies import ByLength, Count, words
+from tests.topologies import ByLength, Count, Dictionary, Known, words
 
 WORDS = """\
 name: words
@@ -126,3 +126,106 @@ def test_an_import_that_fails_is_told_with_its_own_line(
     (mistake,) = mistakes(WORDS.replace("tests.topologies.Split", "no_such.Split"))
     assert "ModuleNotFoundError: No module named 'no_such'" in mistake
     assert "broken_bolts" not in sys.modules
+
+
+FLUX = """\
+name: flux
+components:
+  - {id: english, className: tests.topologies.Dictionary, constructorArgs: [the, a]}
+  - id: german
+    className: "tests.topologies.Dictionary"
+    constructorArgs:
+      - "der"
+    properties:
+      - name: "of"
+        ref: "english"
+    configMethods:
+      - name: "add"
+        args: ["die", 7]
+spouts:
+  - {id: lines, className: tests.topologies.Lines}
+bolts:
+  - id: known
+    className: tests.topologies.Known
+    constructorArgs:
+      - ref: "german"
+      - reflist: ["english", "german"]
+    properties:
+      - {name: limit, value: {ref: english, more: 1}}
+    configMethods:
+      - {name: call, args: [{ref: english}, 1]}
+      - name: call
+streams:
+  - {from: lines, to: known, grouping: {type: SHUFFLE}}
+"""
+
+
+def test_objects_of_components_are_given_by_reference() -> None:
+    known = topology_of(FLUX.encode()).parts[1].component
+    assert isinstance(known, Known)
+    german, english = known.dictionary, known.called[0]
+    assert isinstance(german, Dictionary)
+    assert isinstance(english, Dictionary)
+    assert (english.words, german.words) == (["the", "a"], ["der", "die", "7"])
+    # One object for all that refer to it.
+    assert german.of is english
+    assert known.others == [english, german]
+    assert known.called == [english, 1]
+    # Only a sole key is a reference.
+    assert known.limit == {"ref": "english", "more": 1}
+
+
+def test_a_reference_can_be_a_property_by_its_name() -> None:
+    text = FLUX.replace("- {name: limit, value: {ref: english, more: 1}}", "limit: {ref: english}")
+    known = topology_of(text.encode()).parts[1].component
+    assert isinstance(known, Known)
+    assert known.limit is known.called[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('ref: "german"', "ref: french", "bolts[0].constructorArgs[0]: ref: there is no component 'french'; there are english, german"),
+        ('["english", "german"]', "[english, 7]", "bolts[0].constructorArgs[1]: ref: there is no component 7"),
+        ('["english", "german"]', "english", "bolts[0].constructorArgs[1]: reflist: it must be a list of ids"),
+        ("[the, a]", "[{ref: german}]", "components[0].constructorArgs[0]: ref: 'german' is declared further down; move it up"),
+        ("id: german", "id: english", "components[1]: id: 'english' is the id of another component"),
+        ('"tests.topologies.Dictionary"', "org.apache.storm.Dict", "components[1]: 'org.apache.storm.Dict' can't be made: ModuleNotFoundError: No module named 'org'; a class of Java can't run here: name one of Python"),
+        ('name: "add"', "name: plus", "components[1]: 'tests.topologies.Dictionary' can't be made: AttributeError"),
+        ('name: "add"', "nam: add", "components[1].configMethods[0]: name: a text is missing"),
+        ('args: ["die", 7]', "args: die", "components[1].configMethods[0]: args: it must be a list"),
+        ('ref: "english"', "value: 1\n        ref: english", "components[1].properties[0]: a property has either a value or a ref"),
+        ('name: "of"', "name: off", "Dictionary has no property 'off'"),
+        ("components:", "includes: []\ncomponents:", "the file: 'includes' of Flux is not read here: put the parts"),
+        ("components:", "topologySource: {}\ncomponents:", "declare the topology in Python, and submit FILE.py:NAME"),
+        ("id: lines,", "id: lines, numTasks: 2,", "spouts[0]: 'numTasks' of Flux is not read here: write tasks"),
+        ("id: lines,", "id: lines, cpuLoad: 2,", "submit it with --cores"),
+        ("id: lines,", "id: lines, constructorArgs: [{ref: gone}],", "spouts[0].constructorArgs[0]: ref: there is no component 'gone'"),
+        ("{id: english", "{id: 7", "components[0]: id: a text is missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_what_flux_has_is_reported_with_its_place(
+    old: str, new: str, said: str
+) -> None:
+    assert old in FLUX
+    found = mistakes(FLUX.replace(old, new, 1))
+    assert any(said in mistake for mistake in found), found
+
+
+def test_values_of_the_submitter_replace_placeholders() -> None:
+    text = WORDS.replace("tasks: 4", "tasks: ${count.tasks}").replace("[0]", "[${ENV-FIRST}]")
+    found = topology_of(text.encode(), properties={"count.tasks": "5"}, environment={"FIRST": "3"})
+    count = found.parts[2].component
+    assert isinstance(count, Count)
+    assert (found.parts[2].tasks, count.first) == (5, 3)
+    said = mistakes(text)
+    assert [each.split("}")[0] for each in said] == [
+        "the file line 9: ${ENV-FIRST",
+        "the file line 11: ${count.tasks",
+    ]
+
+
+def test_the_environment_of_the_process_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRST", "3")
+    (said,) = mistakes(WORDS.replace("[0]", "[${ENV-FIRST}]"))
+    assert "add --env FIRST to the submission" in said

@@ -10,7 +10,7 @@ import pytest
 from common.model.topology_graphs import GraphInput, TopologyGraph
 from common.topology.checking import InvalidTopologyError
 from operations.errors import UsageError
-from operations.topology_packing import packed
+from operations.topology_packing import packed, properties_in, variables_given
 from operations.topology_submission import Submission
 from tests.topology_files import MAIN, PARTS, YAML, written
 
@@ -58,6 +58,29 @@ def test_a_yaml_file_is_packed_with_its_modules(tmp_path: Path) -> None:
     assert (found.code.main, found.code.files["words.yaml"]) == ("words.yaml", YAML)
     python = pack(tmp_path)
     assert found.graph.parts == python.graph.parts
+
+
+def test_a_yaml_file_is_packed_with_the_values_of_its_submitter(tmp_path: Path) -> None:
+    written(tmp_path)
+    text = YAML.replace("tasks: 4", "tasks: ${n}").replace(
+        "words\n", "words # $${n} ${ENV-WHO}\n", 1
+    )
+    (tmp_path / "words.yaml").write_text(text)
+    (tmp_path / "dev.properties").write_text("n = 4\n")
+    found = packed(
+        f"{tmp_path}/words.yaml",
+        [tmp_path / "parts.py"],
+        properties=properties_in(tmp_path / "dev.properties"),
+        environment=variables_given(["WHO", "MORE=a=b"], {"WHO": "me", "HIDDEN": "x"}),
+    )
+    # What is stored has no placeholder, so that the worker needs no values.
+    stored = YAML.replace("words\n", "words # ${n} me\n", 1)
+    assert found.code.files["words.yaml"] == stored
+    assert found.graph.part("count") == pack(written(tmp_path)).graph.part("count")
+    with pytest.raises(UsageError, match="only YAML files have placeholders"):
+        packed(f"{tmp_path}/words.py:topology", properties={"n": "4"})
+    with pytest.raises(UsageError, match="there is no variable 'GONE' here"):
+        variables_given(["GONE"], {})
 
 
 def test_every_mistake_is_told_at_once_as_where_it_is_declared(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout
 from enum import StrEnum
@@ -16,6 +17,7 @@ from orcaflow.cli.output import (
     print_fields,
     print_json,
     print_rows,
+    say,
     write,
     write_table,
 )
@@ -56,6 +58,7 @@ class Window(StrEnum):
         "Examples:\n"
         "  orcaflow topology submit words.py:topology --files helpers.py\n"
         "  orcaflow topology submit words.yaml --files words.py --cores 4\n"
+        "  orcaflow topology submit words.yaml --filter dev.properties --env USER --env TIER=dev\n"
     )
 )
 def submit(
@@ -69,6 +72,14 @@ def submit(
     files: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A module that it imports goes along; repeat."),
+    ] = None,
+    filter_: Annotated[
+        Path | None,
+        typer.Option("--filter", metavar="FILE", help="Properties file for ${name} in the YAML."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="Variable for ${ENV-NAME}; repeat."),
     ] = None,
     worker_group: Annotated[str | None, typer.Option(help="The worker group that runs it.")] = None,
     cores: Annotated[
@@ -90,12 +101,17 @@ def submit(
     """
     from operations.documents.topologies import submitted_row
     from operations.session import opened
-    from operations.topology_packing import packed
+    from operations.topology_packing import packed, properties_in, variables_given
     from operations.topology_submission import submit_topology
 
     # The author's code may print, and the result may be a document.
     with redirect_stdout(sys.stderr):
-        submission = packed(file, files or ())
+        submission = packed(
+            file,
+            files or (),
+            properties=None if filter_ is None else properties_in(filter_),
+            environment=variables_given(env or (), os.environ),
+        )
     with opened() as session:
         done = submit_topology(
             session,
@@ -111,6 +127,8 @@ def submit(
         return
     begun = "" if done.command_id is None else f"; command {done.command_id} begins its run"
     write(f"topology {done.name}: {done.outcome}, version {done.version}{begun}")
+    for note in done.notes:
+        say(note)
 
 
 @app.command(name="list", epilog="Example: orcaflow topology list -o json")
