@@ -7,7 +7,6 @@ so all the same, and nothing of the mistakes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,14 +23,13 @@ from starlette.types import Scope
 
 from api.answers import writer
 from api.asking import AskedSession, session_of
+from api.bodies import SMALL_BODY, size_of
 from api.policy import Policy, Who
 from api.route import Route
 from common.strict_json import strict_json
 from operations.errors import UsageError
 
 _JSON: Final = "application/json"
-SMALL_BODY: Final = 16_384
-"""A body up to this size is read before it is known who sends it."""
 
 
 def handler(route: Route, policy: Policy) -> Callable[..., Any]:
@@ -79,7 +77,7 @@ class HandledRoute(APIRoute):
 
         async def served(request: Request) -> Response:
             try:
-                if _size_of(request) > SMALL_BODY:
+                if size_of(request) > SMALL_BODY:
                     await self._admit(request)
                 return await handle(_StrictRequest(request.scope, request.receive))
             except (RequestValidationError, UsageError):
@@ -107,13 +105,6 @@ class _StrictRequest(Request):
         if len(body) > SMALL_BODY:
             return await run_in_threadpool(strict_json, body)
         return strict_json(body)
-
-
-def _size_of(request: Request) -> float:
-    """Return the length of the body as the head has it; infinite for a body in chunks."""
-    length = request.headers.get("content-length", "0")
-    is_chunked = "transfer-encoding" in request.headers
-    return math.inf if is_chunked or not length.isdecimal() else int(length)
 
 
 def keep_apart(routes: Iterable[object]) -> None:

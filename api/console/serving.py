@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote
@@ -20,6 +21,7 @@ from starlette.routing import Match, Route
 
 from api import cookies
 from api.asking import RequestSession, address_of, heavy_place
+from api.bodies import SMALL_BODY, body_of
 from api.console import languages
 from api.console.pages import (
     begin,
@@ -48,10 +50,10 @@ from api.console.pages import (
 from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
-from api.handling import SMALL_BODY
 from api.marking import marked
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
 from common.errors import SchedulerError
+from common.model.rights import Principal
 from operations.errors import ForbiddenError, UsageError
 from operations.log_ins import csrf_token, is_csrf_token, principal_of_session
 
@@ -109,11 +111,18 @@ def _plain(serve: Callable[..., Response]) -> Callable[[Request], Awaitable[Resp
 
     async def endpoint(request: Request) -> Response:
         if request.method == "POST":
-            body = await request.body()
+            try:
+                body = await body_of(request, _refuse_large)
+            except UsageError as error:
+                return _problem_page(request, error)
             return await run_in_threadpool(partial(_guarded, _posted(serve, body), request))
         return await run_in_threadpool(partial(_guarded, serve, request))
 
     return endpoint
+
+
+def _refuse_large() -> None:
+    raise UsageError("", marked("the form is too large"))
 
 
 def _posted(
@@ -148,8 +157,19 @@ def _is_page(request: Request, path: str) -> bool:
 
 def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        body = b"" if page.method == "GET" else await request.body()
-        serve = partial(_guarded, lambda asked: _served(page, asked, body), request)
+        visitor: _Visitor | None = None
+
+        def admit() -> None:
+            nonlocal visitor
+            visitor = _visitor_of(request)
+            if visitor is None:
+                raise UnauthenticatedError("nobody is logged in")
+
+        try:
+            body = b"" if page.method == "GET" else await body_of(request, admit)
+        except Exception as error:  # noqa: BLE001  # People read a page, whatever went wrong.
+            return _problem_page(request, error)
+        serve = partial(_guarded, lambda asked: _served(page, asked, body, visitor), request)
         if HEADER in request.headers:
             return await run_sync(serve, limiter=_RENEWALS)
         return await run_in_threadpool(serve)
@@ -157,22 +177,42 @@ def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
-def _served(page: Page, request: Request, body: bytes) -> Response:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Visitor:
+    """The user of a request, and the text of the session's cookie."""
+
+    principal: Principal
+    text: str
+
+
+def _visitor_of(request: Request) -> _Visitor | None:
+    """Return the user, and count the request; None if nobody is logged in."""
     text = cookies.session_text(request)
+    if text is None:
+        return None
     state = request.app.state
-    principal = None
-    if text is not None:
-        principal = principal_of_session(
-            state.engine, text, address=address_of(request), request=request_id(request)
-        )
-    if text is None or principal is None:
+    principal = principal_of_session(
+        state.engine, text, address=address_of(request), request=request_id(request)
+    )
+    if principal is None:
+        return None
+    state.pace.take(principal.user_id)
+    if request.method != "GET":
+        cookies.check_origin(request)
+    return _Visitor(principal=principal, text=text)
+
+
+def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None) -> Response:
+    """Serve a page; `visitor` is that of a large body, who is known already."""
+    if visitor is None:
+        visitor = _visitor_of(request)
+    if visitor is None:
         place = request.url.path if page.method == "GET" else "/"
         query = f"?{request.url.query}" if page.method == "GET" and request.url.query else ""
         return RedirectResponse(f"{log_in.PATH}?next={quote(place + query)}", status_code=303)
-    state.pace.take(principal.user_id)
+    text, principal, state = visitor.text, visitor.principal, request.app.state
     form: Mapping[str, str] = {}
     if page.method != "GET":
-        cookies.check_origin(request)
         form = _form(body)
         if not is_csrf_token(text, form.get(CSRF_FIELD, "")):
             raise ForbiddenError(marked("the form is not of this session; load the page again"))

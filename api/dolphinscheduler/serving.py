@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
 from api.asking import RequestSession, check_origin, heavy_place
+from api.bodies import SMALL_BODY, body_of
 from api.cookies import is_encrypted
 from api.dolphinscheduler import (
     definitions,
@@ -35,7 +36,6 @@ from api.dolphinscheduler.call import Call, read_parameters
 from api.dolphinscheduler.dialects import CLASSIC, LATER, PROCESS, WORKFLOW, Dialect
 from api.dolphinscheduler.envelope import RefusedError, Status, answer, refusal
 from api.dolphinscheduler.table import Row
-from api.handling import SMALL_BODY
 from api.policy import Who
 from api.problems import TooManyError, UnauthenticatedError, request_id
 from common.errors import (
@@ -164,9 +164,20 @@ def _order(path: str) -> list[tuple[bool, str]]:
 
 def _endpoint(each: Served) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        # A body of GET is nobody's: proxies drop it.
-        body = b"" if each.method == "GET" else await request.body()
-        return await run_in_threadpool(partial(_serve, each, request, body))
+        session: Session | None = None
+
+        def admit() -> None:
+            nonlocal session
+            if each.row.takes is Who.ANYONE:
+                raise UsageError("body", "is too large for a log-in")
+            session = _session(request, each.row.takes)
+
+        try:
+            # A body of GET is nobody's: proxies drop it.
+            body = b"" if each.method == "GET" else await body_of(request, admit)
+        except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
+            return _answered(error, each, request)
+        return await run_in_threadpool(partial(_serve, each, request, body, session))
 
     return serve
 
@@ -175,20 +186,24 @@ async def _unknown(request: Request) -> Response:
     return await run_in_threadpool(partial(_serve_unknown, request))
 
 
-def _serve(each: Served, request: Request, body: bytes) -> Response:
+def _serve(each: Served, request: Request, body: bytes, session: Session | None) -> Response:
+    """Serve a request; `session` is that of a large body, whose user is known already."""
     try:
-        session = _session(request, each.row.takes)
+        if session is None:
+            session = _session(request, each.row.takes)
         is_large = len(body) > SMALL_BODY
-        if each.row.takes is Who.ANYONE and is_large:
-            raise UsageError("body", "is too large for a log-in")
         user_id = session.principal.user_id
         with heavy_place(request, user_id) if is_large else nullcontext():
             found = each.row.serve(_call(each, request, session, body))
-    except (UnauthenticatedError, TooManyError) as error:
-        return _without_body(error)
     except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
-        return JSONResponse(mask_value(_refused(error, each, request)))
+        return _answered(error, each, request)
     return found if isinstance(found, Response) else JSONResponse(answer(mask_value(found)))
+
+
+def _answered(error: Exception, each: Served, request: Request) -> Response:
+    if isinstance(error, UnauthenticatedError | TooManyError):
+        return _without_body(error)
+    return JSONResponse(mask_value(_refused(error, each, request)))
 
 
 def _call(each: Served, request: Request, session: Session, body: bytes) -> Call:

@@ -12,6 +12,7 @@ import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
-from api.asking import RequestSession, address_of, check_origin
+from api.asking import RequestSession, address_of, check_origin, heavy_place
+from api.bodies import SMALL_BODY, body_of
 from api.druid import supervisors, tasks, workers
 from api.druid.table import Call, RefusedError, Row
 from api.problems import TooManyError, UnauthenticatedError, request_id
@@ -61,33 +63,45 @@ def add_to(app: FastAPI) -> None:
 
 def _endpoint(row: Row) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        body = b"" if row.method == "GET" else await request.body()
-        return await run_in_threadpool(partial(_serve, row, request, body))
+        session: Session | None = None
+
+        def admit() -> None:
+            nonlocal session
+            session = _session(request)
+
+        try:
+            body = b"" if row.method == "GET" else await body_of(request, admit)
+        except Exception as error:  # noqa: BLE001  # The client reads nothing but this document.
+            return _refused(error, request)
+        return await run_in_threadpool(partial(_serve, row, request, body, session))
 
     return serve
 
 
 async def _unknown(request: Request) -> Response:
-    return await run_in_threadpool(_serve, None, request, b"")
+    return await run_in_threadpool(_serve, None, request, b"", None)
 
 
-def _serve(row: Row | None, request: Request, body: bytes) -> Response:
+def _serve(row: Row | None, request: Request, body: bytes, session: Session | None) -> Response:
+    """Serve a request; `session` is that of a large body, whose user is known already."""
     try:
-        session = _session(request)
+        if session is None:
+            session = _session(request)
         if row is None:
             place = f"{request.method} {request.url.path:.200}"
             return _error(404, f"{place} is not served here; docs/streams.md lists what is")
         if row.method != "GET" and has_master(session) is False:
             raise ServiceUnreachableError("no master is alive; start one: server start master")
-        found = row.serve(
-            Call(
-                session=session,
-                request=request,
-                id=str(request.path_params.get("id", "")),
-                query=dict(request.query_params),
-                body=body,
-            )
+        call = Call(
+            session=session,
+            request=request,
+            id=str(request.path_params.get("id", "")),
+            query=dict(request.query_params),
+            body=body,
         )
+        is_large = len(body) > SMALL_BODY
+        with heavy_place(request, session.principal.user_id) if is_large else nullcontext():
+            found = row.serve(call)
     except RefusedError as refused:
         return _answer(refused.document, refused.status)
     except Exception as error:  # noqa: BLE001  # The client reads nothing but this document.

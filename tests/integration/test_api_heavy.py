@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from api.handling import SMALL_BODY
+from api.bodies import SMALL_BODY
 from api.heavy import PLACES_OF_A_USER, HeavyWork
 from api.policy import BASE
 from api.problems import TooManyError
