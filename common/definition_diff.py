@@ -113,7 +113,11 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
         edges_added=tuple(each for each in new_edges if each not in old_edges),
         edges_removed=tuple(each for each in old_edges if each not in new_edges),
         settings=tuple(_changes(_settings(before), _settings(after), lines)),
-        risks=(*_risks(changed, removed, old), *_rebound(changed, old, new)),
+        risks=(
+            *_risks(changed, removed, old),
+            *_rebound(changed, old, new),
+            *_unseen_files(new, (*added, *(each.name for each in changed))),
+        ),
         contents=tuple(
             TaskChange(name=name, was=name, changes=tuple(_contents(new[name]))) for name in added
         ),
@@ -377,6 +381,21 @@ def _object(value: Any) -> Mapping[str, Any]:
         except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}
+
+
+def _unseen_files(tasks: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Iterator[str]:
+    """Yield a risk for each task that runs a file without its text in the document."""
+    for name in names:
+        params = tasks[name].get("params")
+        if not isinstance(params, dict) or params.get("fileText"):
+            continue
+        file, digests = params.get("file"), params.get("digests")
+        if not isinstance(file, str) or not file:
+            continue
+        if isinstance(digests, dict) and digests.get(file):
+            yield f"{name!r} runs the file {file!r}: its SHA-256 is checked, its text is not here"
+        else:
+            yield f"{name!r} runs the file {file!r} of its worker, with the content at that time"
 
 
 def _number(value: Any) -> int:

@@ -46,6 +46,7 @@ from operations.leniency import (
 from operations.lint_keys import FILE_KEYS, SCHEDULE_KEYS, key_findings, unread_keys
 from operations.lint_scripts import splicing_mistakes
 from operations.lint_warnings import lint_warnings
+from operations.named_files import FileRules, tie_files
 from operations.references import (
     Kind,
     Names,
@@ -54,7 +55,7 @@ from operations.references import (
     name_tasks_awaited,
     provisional,
 )
-from operations.task_params import make_files_absolute, value_mistakes
+from operations.task_params import parameter_mistakes, value_mistakes
 
 if TYPE_CHECKING:
     from operations.exported_schedule import ExportedSchedule
@@ -198,6 +199,8 @@ class _Rules:
     strict: bool | None
     profiles: Collection[str] | None
     splices_scripts: bool
+    looks_up: bool = True
+    inlines: bool = False
     tasks: dict[int, str] = field(default_factory=dict)
 
 
@@ -211,6 +214,8 @@ def read_definition_files(
     profiles: Collection[str] | None = None,
     splices_scripts: bool = True,
     standard_input: bytes = b"",
+    looks_up: bool = True,
+    inlines: bool = False,
 ) -> list[DefinitionDocument]:
     """All definitions of the files, or `InvalidFilesError` with all mistakes of all files.
 
@@ -219,10 +224,15 @@ def read_definition_files(
     `given` says what ids of another database are called. `strict` makes unknown keys mistakes; None
     is for files of Orcaflow's own form alone. `profiles` are the Spark profiles of the settings
     here; None if they are not known. Without `splices_scripts`, parameters in the text of scripts
-    are mistakes.
+    are mistakes. `looks_up` and `inlines` are the rules of `operations.named_files`.
     """
     rules = _Rules(
-        resources=resources, strict=strict, profiles=profiles, splices_scripts=splices_scripts
+        resources=resources,
+        strict=strict,
+        profiles=profiles,
+        splices_scripts=splices_scripts,
+        looks_up=looks_up,
+        inlines=inlines,
     )
     mistakes: list[Mistake] = []
     entries: list[_Entry] = []
@@ -411,14 +421,16 @@ def _document(
     wrong.extend(str(each) for each in findings if each.is_mistake)
     if later is not None:
         drop_foreign_datasources(inner)
-    wrong.extend(make_files_absolute(inner, entry.folder, rules.resources))
+    folder = entry.folder if rules.looks_up else None
+    files = FileRules(folder=folder, resources=rules.resources, inlines=rules.inlines)
+    wrong.extend(tie_files(inner, files))
     graph = None
     text = json.dumps(provisional(inner), ensure_ascii=False)
     try:
         graph = read_process_json(text, task_types=known_task_types())
     except InvalidDefinitionError as error:
         wrong.extend(error.mistakes)
-    wrong.extend(_parameter_mistakes(inner))
+    wrong.extend(parameter_mistakes(inner))
     wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
     if not rules.splices_scripts:
         wrong.extend(splicing_mistakes(inner))
@@ -569,27 +581,6 @@ def _number(
         mistakes.append(f"{key}: must be a whole number from {lowest}, not {value!r:.60}")
         return default
     return number
-
-
-def _parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
-    """Mistakes in declared parameters, which the master or a worker would only find later."""
-    try:
-        parse_properties(document.get("globalParams") or None)
-    except ParameterError as error:
-        # A list that is none, or an item without a name, has been found by the reader already.
-        if isinstance(document.get("globalParams"), list):
-            yield f"globalParams: {error}"
-    for node in nodes_of(document):
-        params = node.get("params")
-        if isinstance(params, dict):
-            try:
-                parse_properties(params.get("localParams") or None)
-            except ParameterError as error:
-                yield f"task {_name_of(node)}, params.localParams: {error}"
-
-
-def _name_of(node: Mapping[str, Any]) -> str:
-    return f"{str(node.get('name', ''))[:80]!r}"
 
 
 def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:

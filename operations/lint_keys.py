@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from common.model.node_keys import DEFINITION_KEYS, NODE_KEYS
-from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
+from common.model.task_type import DIGESTS, LOCAL_PARAMS, RESOURCE_LIST, TaskTypeSpec
 from operations.definition_document import nodes_of, object_of, objects_of
 from operations.findings import Finding, Severity
 from operations.task_params import spec_of
@@ -136,7 +136,7 @@ def _keys_in_params(spec: TaskTypeSpec) -> tuple[str, ...]:
     """Return the keys that `params` may have; none for a type that does not say."""
     if not spec.keys and not spec.node_keys:
         return ()
-    common = (LOCAL_PARAMS.name, RESOURCE_LIST.name, *_PARTS_IN_PARAMS)
+    common = (LOCAL_PARAMS.name, RESOURCE_LIST.name, DIGESTS.name, *_PARTS_IN_PARAMS)
     return (*(key.name for key in spec.keys), *spec.ignored_keys, *common)
 
 

@@ -22,12 +22,14 @@ def read_files(
     mapped: Sequence[str] = (),
     strict: bool | None = None,
     standard_input: bytes = b"",
+    inlines: bool = False,
 ) -> list[DefinitionDocument]:
     """All definitions of the files, or `InvalidFilesError` with every mistake of every file.
 
     The path `-` means `standard_input`. `name` is for a file with one definition; `mapped` holds
     texts KIND:ID=NAME, the names that ids of another database have here. `strict`: unknown keys are
-    mistakes; None is for files of Orcaflow's own form alone.
+    mistakes; None is for files of Orcaflow's own form alone. `inlines` makes the scripts that tasks
+    name a part of the definitions.
     """
     return read_definition_files(
         files,
@@ -38,6 +40,7 @@ def read_files(
         profiles=spark_profiles(),
         splices_scripts=splices_scripts(),
         standard_input=standard_input,
+        inlines=inlines,
     )
 
 
@@ -51,7 +54,8 @@ def read_content(
 ) -> list[DefinitionDocument]:
     """All definitions of what a file would hold; raises as `read_files` does.
 
-    Paths in them are absolute, or of the folder of resources.
+    Paths in them are absolute, or of the folder of resources. No file is looked up, so that the
+    result is the same for files that are there and for others.
     """
     return read_definition_files(
         [Path(STANDARD_INPUT)],
@@ -62,6 +66,7 @@ def read_content(
         profiles=spark_profiles(),
         splices_scripts=splices_scripts(),
         standard_input=content,
+        looks_up=False,
     )
 
 

@@ -154,6 +154,12 @@ def operation(
 MAKER: Final[ContextVar[Callable[[], Session] | None]] = ContextVar("MAKER", default=None)
 """The maker of sessions that `opened` opens; None for those of the settings in force."""
 
+
+def goes_elsewhere() -> bool:
+    """Return True if the sessions that `opened` opens have their operations done by a server."""
+    return MAKER.get() is not None
+
+
 PROJECT: Final[ContextVar[str | None]] = ContextVar("PROJECT", default=None)
 """The name or id of the project that `opened` limits its session to; None for all."""
 

@@ -350,6 +350,7 @@ def _read(content: bytes, session: Session) -> list[DefinitionDocument]:
         resources=session.config.home / "resources",
         strict=False,
         standard_input=content,
+        looks_up=False,
     )
 
 

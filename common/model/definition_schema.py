@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
 from common.model.node_keys import DEFINITION_KEYS, NODE_KEYS
-from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, Key, Shape, TaskTypeSpec
+from common.model.task_type import DIGESTS, LOCAL_PARAMS, RESOURCE_LIST, Key, Shape, TaskTypeSpec
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -93,7 +93,7 @@ def _of_type(spec: TaskTypeSpec) -> dict[str, Any]:
 
 
 def _params(spec: TaskTypeSpec) -> dict[str, Any]:
-    keys = {key.name: key for key in (*spec.keys, RESOURCE_LIST, LOCAL_PARAMS)}
+    keys = {key.name: key for key in (*spec.keys, RESOURCE_LIST, LOCAL_PARAMS, DIGESTS)}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _value(key) for name, key in keys.items()},

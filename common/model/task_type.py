@@ -182,6 +182,15 @@ RESOURCE_LIST: Final = Key(
     is_in_resources=True,
 )
 
+FILE_TEXT: Final = Key(
+    name="fileText", about="The text of the script that `file` names; it runs without any change."
+)
+DIGESTS: Final = Key(
+    name="digests",
+    shape=Shape.SETTINGS,
+    about="The SHA-256 of files on the workers, by their names; an attempt fails by another file.",
+)
+
 
 def _no_faults(_params: Mapping[str, Any], /) -> Iterator[Fault]:
     yield from ()

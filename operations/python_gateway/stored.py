@@ -215,6 +215,7 @@ class StoredGateway:
             given=names,
             strict=False,
             standard_input=json.dumps([entry]).encode(),
+            looks_up=False,
         )
         return document
 

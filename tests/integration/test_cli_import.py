@@ -309,3 +309,27 @@ def test_an_export_holds_references_for_secrets_which_an_import_puts_back(
     assert cli("definition", "import", str(path))[0] == 0
     assert row_of("elsewhere").count('hun\\"ter3') == 2
     assert "ENV{" not in row_of("elsewhere")
+
+
+def test_an_edited_script_is_another_version_at_the_database_and_by_a_server_x68(
+    cli: Cli, remote: Cli, tmp_path: Path, db: Engine
+) -> None:
+    script, file = tmp_path / "clean.py", tmp_path / "nightly.json"
+    task = {"name": "a", "type": "PYTHON", "params": {"file": "clean.py"}, "preTasks": []}
+    document = {"name": "nightly", "processDefinitionJson": {"tasks": [task]}}
+    file.write_text(json.dumps(document), encoding="utf-8")
+    for number, run in enumerate((cli, remote, cli), start=1):
+        script.write_text(f"print({number})", encoding="utf-8")
+        told = run("definition", "import", str(file))
+        assert told[1].startswith(f"imported: nightly (version {number}"), told
+        assert run("definition", "import", str(file))[1].startswith("unchanged: nightly")
+        with db.connect() as connection:
+            stored = connection.scalar(select(process_definition.c.process_definition_json))
+        (node,) = json.loads(stored or "")["tasks"]
+        if run is remote:
+            assert node["params"] == {"file": "clean.py", "fileText": f"print({number})"}
+        else:
+            assert node["params"]["digests"].keys() == {str(script)}
+    assert cli("definition", "import", str(file), "--inline")[0] == 0
+    made = cli("definition", "propose", str(file))
+    assert made[0] == 4, made  # It is what is in force.

@@ -76,6 +76,29 @@ def test_an_added_task_is_shown_with_all_its_values_x67() -> None:
     assert all(each.before is None for each in added.changes)
 
 
+@pytest.mark.parametrize(
+    ("params", "risks"),
+    [
+        (
+            {"file": "/x.py"},
+            ("'b' runs the file '/x.py' of its worker, with the content at that time",),
+        ),
+        (
+            {"file": "/x.py", "digests": {"/x.py": "0a"}},
+            ("'b' runs the file '/x.py': its SHA-256 is checked, its text is not here",),
+        ),
+        ({"file": "x.py", "fileText": "1"}, ()),
+    ],
+)
+def test_a_script_that_is_not_in_the_document_is_a_risk(
+    params: dict[str, Any], risks: tuple[str, ...]
+) -> None:
+    found = difference(
+        a_document("a"), a_document("a >> b", b={"type": "PYTHON", "params": params})
+    )
+    assert found.risks == risks
+
+
 def test_no_line_of_a_long_change_is_left_out() -> None:
     old = "\n".join(f"old {each}" for each in range(800))
     new = "\n".join(f"new {each}" for each in range(800))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,7 @@ def test_the_parameters_of_each_type_are_taken_over(tmp_path: Path) -> None:
         "programType": "SCALA",
         "mainClass": "a.B",
         "mainJar": {"res": str(tmp_path / "jobs.jar")},
+        "digests": {str(tmp_path / "jobs.jar"): hashlib.sha256(b"").hexdigest()},
         "deployMode": "local",
         "queue": "etl",
         "name": "job",

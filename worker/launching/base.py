@@ -9,6 +9,7 @@ of the group `orcaflow.tasks`. Time-outs are not a type's business: they are the
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -24,12 +25,15 @@ from common.masking import printable, secrets_in
 from common.model.failures import FailureReason
 from common.model.grants import GrantKind, cure, missing
 from common.model.task_type import (
+    DIGESTS,
+    FILE_TEXT,
     Fault,
     Key,
     ValueFaultError,
     kind_of,
     read_flag,
     read_number,
+    read_settings,
     read_text,
     read_word,
 )
@@ -239,12 +243,34 @@ class TaskContext:
         name = self.substitute(text)
         if "\0" in name:
             raise TaskParameterError(f"params.{key} has a NUL character")
+        inlined = self.text(FILE_TEXT.name)
+        if inlined:
+            # Its ending is kept, since an interpreter may look at it.
+            return self.write(f"{self.app_id}_file{_ending(name)}", inlined)
         path = self.directory / name
         if path.is_dir():
             raise TaskParameterError(f"params.{key}: {name} is a directory, not a file")
         if not path.exists():
             raise TaskParameterError(f"params.{key}: there is no file {name} on this worker")
+        self.check_digest(key, name, path)
         return path
+
+    def check_digest(self, key: str, name: str, path: Path) -> None:
+        """Refuse a file that is not the one which was imported, where its digest is known."""
+        with fault_at(DIGESTS.name):
+            expected = read_settings(self.params.get(DIGESTS.name)).get(name)
+        if expected is None:
+            return
+        if not path.is_file():
+            raise TaskParameterError(f"params.{key}: {name} is not a regular file")
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != expected.lower():
+            raise TaskParameterError(
+                f"params.{key}: {name} has changed since the definition was imported (its SHA-256"
+                f" begins with {found[:12]}, not {expected[:12]}); import the definition again, or"
+                " restore the file"
+            )
 
     def program(self, name: str, setting: str, *, cure: str = "") -> str:
         """Return the path of a program that must be there, by its path or on `PATH`."""
@@ -254,6 +280,11 @@ class TaskContext:
                 f"{setting}: there is no program {name} on this worker{cure and '; '}{cure}"
             )
         return path
+
+
+def _ending(name: str) -> str:
+    ending = Path(name).suffix
+    return ending if ending.isascii() and ending[1:].isalnum() and len(ending) < 10 else ""
 
 
 def find_program(name: str, search_path: str) -> str | None:

@@ -34,6 +34,7 @@ def link_resource(context: TaskContext, key: str, name: str) -> Path:
     source = resource_path(context, key, name)
     if not source.is_file():
         raise TaskParameterError(f"params.{key}: there is no file {source} on this worker")
+    context.check_digest(key, name, source)
     target = context.directory / source.name
     try:
         target.symlink_to(source)

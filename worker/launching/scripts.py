@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from common.model.task_type import FILE_TEXT
 from worker.launching.base import TaskContext, TaskParameterError
 
 
@@ -17,6 +18,7 @@ def script_path(context: TaskContext, inline_name: str) -> Path:
     """Return the script's path: `file`, or `rawScript` written into a file of that name."""
     file = context.text("file").strip()
     script = context.script()
+    context.text(FILE_TEXT.name)  # Refused if it is not text, also where no file is named.
     if file and script.strip():
         raise TaskParameterError(
             "params.rawScript and params.file are both given; which one is meant?"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from common.model.task_type import DatasourceUse, TaskKind, TaskTypeSpec
+from common.model.task_type import FILE_TEXT, DatasourceUse, TaskKind, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext
 from worker.launching.keys import FILE, MAIN_ARGS, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
@@ -18,7 +18,7 @@ SPEC: Final = TaskTypeSpec(
     name="PYSPARK",
     about="A Python script with a Spark session.",
     kind=TaskKind.SESSION,
-    keys=(RAW_SCRIPT, FILE, MAIN_ARGS, *SESSION_KEYS),
+    keys=(RAW_SCRIPT, FILE, FILE_TEXT, MAIN_ARGS, *SESSION_KEYS),
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
     scripts=(RAW_SCRIPT.name,),

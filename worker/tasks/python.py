@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, Key, Shape, TaskTypeSpec
+from common.model.task_type import FILE_TEXT, LOCAL_PARAMS, RESOURCE_LIST, Key, Shape, TaskTypeSpec
 from worker.launching.base import Launch, TaskContext
 from worker.launching.keys import FILE, KEEP_CHILDREN, MAIN_ARGS, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
@@ -26,7 +26,16 @@ PROFILE: Final = Key(
 SPEC: Final = TaskTypeSpec(
     name="PYTHON",
     about="A Python script.",
-    keys=(RAW_SCRIPT, FILE, MAIN_ARGS, PROFILE, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
+    keys=(
+        RAW_SCRIPT,
+        FILE,
+        FILE_TEXT,
+        MAIN_ARGS,
+        PROFILE,
+        KEEP_CHILDREN,
+        RESOURCE_LIST,
+        LOCAL_PARAMS,
+    ),
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
     scripts=(RAW_SCRIPT.name,),

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from common.model.dataset_views import read_views
 from common.model.task_type import (
+    FILE_TEXT,
     RESULT,
     DatasourceUse,
     Key,
@@ -73,6 +74,7 @@ SPEC: Final = TaskTypeSpec(
     keys=(
         replace(RAW_SCRIPT, about="The statements; parameters are bound by name.", check=_check),
         replace(FILE, about="The statements' file, instead of rawScript."),
+        FILE_TEXT,
         LIMIT,
         DISPLAY_ROWS,
         DATASETS,
@@ -100,6 +102,7 @@ class SparkSqlTask:
 
         fetch_resources(context)
         file, inline = context.text("file").strip(), context.text("rawScript")
+        context.text(FILE_TEXT.name)  # Refused if it is not text, also where no file is named.
         if file and inline.strip():
             raise TaskParameterError(
                 "params.rawScript and params.file are both given; which one is meant?"

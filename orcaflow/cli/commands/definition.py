@@ -50,6 +50,15 @@ _StrictOption = Annotated[
 _NameOption = Annotated[
     str | None, typer.Option("--name", help="Name for a file with one definition.")
 ]
+_InlineOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--inline/--no-inline",
+        help="Keep the text of `file` in the definition, or its path and SHA-256. Without it texts"
+        " are kept if a server does the import, and paths at the database.",
+        show_default=False,
+    ),
+]
 _MapOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,6 +99,7 @@ def import_(
     mapped: _MapOption = None,
     *,
     strict: _StrictOption = None,
+    inline: _InlineOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Import definitions: all of them or, if anything is wrong, none.
@@ -100,6 +110,9 @@ def import_(
     Importing a name again brings it to what the file says, and makes a new version only if
     something changed. Relative paths of scripts and jars are looked for beside the file. A key that
     is nearly a known one is a mistake.
+
+    Scripts that tasks name by `file` are kept in the definition (--inline), or a worker checks that
+    they are the ones of the import by their SHA-256, as it does with jars and resources.
 
     Sub processes, dependent items, data sources and worker groups may be given by name
     (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
@@ -121,10 +134,15 @@ def import_(
     from operations.documents.definitions import imported_row
     from operations.linting import read_files
     from operations.projects import DEFAULT_PROJECT
-    from operations.session import opened
+    from operations.session import goes_elsewhere, opened
 
     documents = read_files(
-        files, name=name, mapped=mapped or (), strict=strict, standard_input=_standard_input(files)
+        files,
+        name=name,
+        mapped=mapped or (),
+        strict=strict,
+        standard_input=_standard_input(files),
+        inlines=goes_elsewhere() if inline is None else inline,
     )
     with opened() as session:
         imported = import_definitions(

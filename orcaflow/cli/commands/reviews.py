@@ -74,6 +74,12 @@ def propose(
     ] = None,
     note: _Note = None,
     new: _New = False,
+    inline: Annotated[
+        bool,
+        typer.Option(
+            "--inline/--no-inline", help="Keep the text of `file` in it, or path and SHA-256."
+        ),
+    ] = True,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Propose a definition, which somebody else with the role admin in its project approves.
@@ -98,7 +104,7 @@ def propose(
         with opened() as session:
             made = operations.propose(session, draft, note=note)
     else:
-        documents = read_files([file], strict=None)
+        documents = read_files([file], strict=None, inlines=inline)
         source = documents[0].source
         if len(documents) != 1 or source is None:
             raise typer.BadParameter(f"{file} has {len(documents)} definitions; give one")
