@@ -10,7 +10,9 @@ from pydantic import Field, StringConstraints
 from api.answers import Answer, Shape
 from api.grant_answers import Projects
 
-_Type = Literal["mysql", "postgresql", "hive", "spark", "clickhouse", "oracle", "sqlserver", "db2"]
+_Type = Literal[
+    "mysql", "postgresql", "hive", "spark", "clickhouse", "oracle", "sqlserver", "db2", "kafka"
+]
 _Text = Annotated[str, StringConstraints(max_length=1000)]
 
 
@@ -29,6 +31,17 @@ class DatasourceChange(Shape):
     password: Annotated[str, StringConstraints(max_length=1024)] | None = Field(
         default=None, repr=False
     )
+    properties: (
+        Annotated[
+            dict[
+                Annotated[str, StringConstraints(max_length=200)],
+                Annotated[str, StringConstraints(max_length=100_000)],
+            ],
+            Field(max_length=100),
+        ]
+        | None
+    ) = Field(default=None, repr=False)
+    """The properties of a connection to Kafka, with its secrets; for the type kafka alone."""
     note: _Text | None = None
 
 

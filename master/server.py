@@ -25,9 +25,11 @@ from setproctitle import setproctitle
 from common import config as configuration
 from common.clock import SystemClock
 from common.config import Config
+from common.datasource_keys import DatasourceKeyError, DatasourceKeys, key_file
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
+from common.model.streams.connections import properties_in
 from common.model.streams.consumer import ConsumerPropertyError, allowed_environment
 from common.model.streams.spec import SupervisorSpec
 from common.registry.config import registry_config
@@ -130,6 +132,7 @@ def run(config: Config) -> int:
         commands = PostgresCommandStore(
             engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
         )
+        supervisors = PostgresSupervisorStore(engine)
         brokers = BrokerProcess(clock=clock)
         stack.callback(brokers.close)
         master = Master(
@@ -148,7 +151,7 @@ def run(config: Config) -> int:
                 schedules=PostgresScheduleStore(engine),
                 complements=PostgresComplementStore(engine),
                 retention=PostgresRetentionStore(engine),
-                supervisors=PostgresSupervisorStore(engine),
+                supervisors=supervisors,
                 assignments=PostgresAssignmentStore(engine),
             ),
             heartbeat_text=heartbeat_text(
@@ -162,7 +165,7 @@ def run(config: Config) -> int:
                 clock=clock,
             ),
             hints=hints,
-            ask_stream=_offsets(config, brokers).ask,
+            ask_stream=_offsets(config, brokers, supervisors).ask,
         )
         if master.supervisors is not None:
             stack.callback(master.supervisors.stop)
@@ -184,9 +187,19 @@ def run(config: Config) -> int:
         return service.run()
 
 
-def _offsets(config: Config, brokers: BrokerProcess) -> KafkaOffsets:
+def _offsets(
+    config: Config, brokers: BrokerProcess, store: PostgresSupervisorStore
+) -> KafkaOffsets:
+    keys = DatasourceKeys(key_file(config))
+
     def connection(spec: SupervisorSpec) -> dict[str, str]:
-        raise ConsumerPropertyError(f"there is no connection {spec.io.connection!r:.100}")
+        name = spec.io.connection
+        params = store.connection(spec.id, name)
+        try:
+            opened = None if params is None else keys.opened(params)
+        except DatasourceKeyError as error:
+            raise ConsumerPropertyError(f"connection {name!r:.100}: {error}") from None
+        return properties_in(opened, name)
 
     return KafkaOffsets(
         brokers,

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 from common.datasource_keys import URL_PASSWORD
 from common.errors import SchedulerError
 from common.model.datasource_urls import RefusedUrlError, check_url, split_url, with_netloc
+from common.model.streams.connections import KAFKA
 
 TYPES: Final[Mapping[str, int]] = {
     "mysql": 0,
@@ -27,8 +28,9 @@ TYPES: Final[Mapping[str, int]] = {
     "oracle": 5,
     "sqlserver": 6,
     "db2": 7,
+    "kafka": KAFKA,
 }
-"""The codes of DbType (contract §2.1)."""
+"""The codes of DbType (contract §2.1), and Orcaflow's own of connections to Kafka."""
 
 POSTGRESQL: Final = TYPES["postgresql"]
 
@@ -160,6 +162,8 @@ def connection_url(type_: int, connection_params: str, *, data_dir: str) -> str:
             # SQLAlchemy would take a driver that is not installed with Orcaflow.
             return f"postgresql+psycopg2://{rest}"
         return url
+    if type_ == KAFKA:
+        raise DatasourceError("this is a connection to Kafka, which only supervisors use")
     if type_ != POSTGRESQL:
         raise DatasourceError(
             "only PostgreSQL is reached by an address; give any other database by --url"

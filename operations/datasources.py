@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from common.clock import SystemClock
@@ -27,6 +28,8 @@ from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableErro
 from common.model.datasource_urls import split_url
 from common.model.grants import GrantKind
 from common.model.rights import Action, Principal
+from common.model.streams.connections import KAFKA, connection_params
+from common.model.streams.consumer import ConsumerPropertyError
 from common.store.connect import Connection
 from common.store.people import datasources as store
 from common.store.people.datasources import DatasourceView
@@ -63,6 +66,16 @@ class PostgresAddress:
     database: str
     user: str
     other: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnection:
+    """A connection to Kafka: all properties of its clients, with secrets."""
+
+    properties: Mapping[str, str] = field(repr=False)
+
+
+Target: TypeAlias = str | PostgresAddress | KafkaConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +126,7 @@ class EncryptedDatasource:
 def create_datasource(
     session: Session,
     name: str,
-    target: str | PostgresAddress,
+    target: Target,
     *,
     password: str | None,
     type_: int | None,
@@ -153,7 +166,7 @@ def create_datasource(
 def replace_datasource(
     session: Session,
     datasource_id: int,
-    target: str | PostgresAddress,
+    target: Target,
     *,
     password: str | None,
     type_: int | None,
@@ -172,7 +185,8 @@ def replace_datasource(
         made.object_name = before.name
         _check_tag(db, before, expected)
         kind, params = _params(session, target, password)
-        if password is None and has_password(before.connection_params):
+        is_kafka = isinstance(target, KafkaConnection)
+        if not is_kafka and password is None and has_password(before.connection_params):
             kept = _password_of(secret_keys(session, db).opened(before.connection_params))
             if _place(params) != _place(before.connection_params):
                 raise UsageError(
@@ -193,10 +207,10 @@ def replace_datasource(
         return _shown(session, _found(db, before.id))
 
 
-def _params(
-    session: Session, target: str | PostgresAddress, password: str | None
-) -> tuple[int, str]:
+def _params(session: Session, target: Target, password: str | None) -> tuple[int, str]:
     try:
+        if isinstance(target, KafkaConnection):
+            return KAFKA, connection_params(target.properties)
         if isinstance(target, str):
             return url_params(target, password=password, data_dir=_data_dir(session))
         return POSTGRESQL, postgresql_params(
@@ -206,7 +220,7 @@ def _params(
             password=password,
             other=target.other,
         )
-    except DatasourceError as error:
+    except (DatasourceError, ConsumerPropertyError) as error:
         raise UsageError(None, str(error)) from error
 
 

@@ -24,6 +24,7 @@ from common.masking import (
     mask_value,
     restored,
 )
+from common.model.grants import GrantKind, cure, missing
 from common.model.rights import Action
 from common.model.streams.properties import ROUTE
 from common.model.streams.reading import Rules, read_spec
@@ -36,6 +37,7 @@ from common.store.people.datasets import own_dataset
 from common.store.people.definitions import DEFAULT_PROJECT
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
+from common.store.streams.connections import kafka_connection
 from common.store.streams.segments import offsets as stored_offsets
 from operations.errors import NameTakenError, UsageError
 from operations.projects import project_given
@@ -123,6 +125,7 @@ def submit_stream(
             document, spec = unmasked, _supervisor(unmasked, variables)
         _check_dataset(made, session, spec)
         _check_stream(made.db, spec)
+        _check_connection(made.db, spec, made.project_id)
         wanted = wanted_definition(
             made.db, spec.id, place, project_id=made.project_id, is_new=found is None
         )
@@ -403,6 +406,14 @@ def _check_dataset(made: Change, session: Session, spec: SupervisorSpec) -> None
             f"dataset {spec.id!r} is another project's; submit this for that one (--project), or"
             " name another dataSource"
         )
+
+
+def _check_connection(db: Connection, spec: SupervisorSpec, project_id: int) -> None:
+    """Refuse a connection that is missing, or that the project has no grant of."""
+    name = spec.io.connection
+    if name and kafka_connection(db, name, project_id=project_id) is None:
+        kind = GrantKind.DATASOURCE
+        raise NotFoundError(f"connection: {missing(kind, name)}: {cure(kind, name)}")
 
 
 def _check_numbers(partitions: Iterable[int], offsets: Iterable[int]) -> None:

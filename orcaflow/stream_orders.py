@@ -23,6 +23,7 @@ class Work:
     """The work of this attempt. `spec` is the supervisor's specification, and may hold secrets.
 
     `secrets`: the variables of the worker's environment that it names, as far as they are set.
+    `connection`: the properties of the connection that it names, with secrets; None without one.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Work:
     assignment: Mapping[str, Any]
     spec: Mapping[str, Any]
     secrets: Mapping[str, str]
+    connection: Mapping[str, str] | None
     orders: Mapping[str, Any]
 
 
@@ -48,6 +50,7 @@ def work() -> Work:
         assignment=found["assignment"],
         spec=found["spec"],
         secrets=found["secrets"],
+        connection=found["connection"],
         orders=found["orders"],
     )
 

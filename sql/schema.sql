@@ -201,7 +201,7 @@ CREATE TABLE t_ds_datasource (
     update_time TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT t_ds_datasource_pk PRIMARY KEY (id),
     CONSTRAINT t_ds_datasource_name_not_empty_check CHECK (name <> ''),
-    CONSTRAINT t_ds_datasource_type_check CHECK (type IN (0, 1, 2, 3, 4, 5, 6, 7))
+    CONSTRAINT t_ds_datasource_type_check CHECK (type IN (0, 1, 2, 3, 4, 5, 6, 7, 100))
 );
 
 CREATE TABLE t_ds_environment (

@@ -442,6 +442,7 @@ class WorkerServer:
             topologies=topologies,
             remove=self._clean.remove,
             environment=allowed_environment(self._config.stream_variables, os.environ),
+            opened=parameter_keys(self._config).of_datasources.opened,
         )
         return DatasetServer(
             self._config.home / "run" / f"datasets-{self._settings.port}",

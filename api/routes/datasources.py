@@ -24,7 +24,7 @@ from common.datasource_keys import DatasourceKeyError
 from common.errors import NotAllowedError
 from operations import datasources as operations
 from operations.datasource_params import TYPES, DatasourceError
-from operations.datasources import PostgresAddress, ShownDatasource
+from operations.datasources import KafkaConnection, PostgresAddress, ShownDatasource, Target
 from operations.documents.datasources import datasource_row
 from operations.errors import UsageError
 from operations.limits import check_password
@@ -51,7 +51,7 @@ def show_datasource(id: Id, session: Asked, response: Response) -> dict[str, Any
 def make(given: NewDatasource, session: Asked, response: Response) -> dict[str, Any]:
     """Make a data source; its password is stored encrypted, and never given out."""
     with _key_trouble():
-        if given.url is None and given.address is None:
+        if given.url is None and given.address is None and given.properties is None:
             _check_own(given)
             saved = operations.create_own_datasource(
                 session,
@@ -116,7 +116,15 @@ def try_one(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     }
 
 
-def _target(given: DatasourceChange) -> str | PostgresAddress:
+def _target(given: DatasourceChange) -> Target:
+    if given.properties is not None or given.type == "kafka":
+        if given.properties is None or given.type != "kafka":
+            raise UsageError("properties", "and the type kafka need each other")
+        if given.url or given.address or given.database or given.user or given.other:
+            raise UsageError("properties", "have the brokers and the log-in of a connection")
+        if given.password is not None:
+            raise UsageError("password", "is a property of a connection: sasl.password")
+        return KafkaConnection(properties=given.properties)
     if given.url is not None:
         if given.address is not None:
             raise UsageError("url", "give either url or address")

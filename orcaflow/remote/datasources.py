@@ -11,9 +11,11 @@ from common.errors import NotAllowedError, NotFoundError
 from operations.datasource_params import TYPES
 from operations.datasources import (
     DatasourceAnswer,
+    KafkaConnection,
     PostgresAddress,
     SavedDatasource,
     ShownDatasource,
+    Target,
 )
 from orcaflow.remote.client import Client
 
@@ -24,7 +26,7 @@ _PARTS: Final = ("kind", "address", "database", "user", "has_password")
 def create_datasource(
     client: Client,
     name: str,
-    target: str | PostgresAddress,
+    target: Target,
     *,
     password: str | None,
     type_: int | None,
@@ -41,6 +43,8 @@ def create_datasource(
             "user": target.user,
             "other": dict(target.other),
         }
+    if isinstance(target, KafkaConnection):
+        place = {"properties": dict(target.properties)}
     words = {code: word for word, code in TYPES.items()}
     body = {
         **place,

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import Connection, Engine, insert, inspect, select, text
+from sqlalchemy.exc import IntegrityError
 
 from common.model.cluster import Node
 from common.model.commands import CommandOutcome
@@ -531,4 +532,24 @@ def test_projects_and_definitions_of_before_take_a_review_drafts_and_proposals(
         assert (found.revision, found.content) == (1, "{")
         db.execute(text("DELETE FROM t_ds_process_definition WHERE id = 3"))
         assert find_draft(db, DATABASE, project_id=1, definition_id=3) is None
+    made.dispose()
+
+
+def test_a_database_of_before_keeps_its_data_sources_and_takes_connections_to_kafka(
+    new_database: Callable[..., str],
+) -> None:
+    made = engine(new_database())
+    row = "INSERT INTO t_ds_datasource (name, type, connection_params) VALUES (:name, :type, '{}')"
+    with made.begin() as db:
+        bring_to(db, "0025")
+        db.execute(text(row), {"name": "dw", "type": 1})
+    with made.connect() as db, pytest.raises(IntegrityError, match="type_check"):
+        db.execute(text(row), {"name": "events", "type": 100})
+    schema.upgrade(made, os_user="tester")
+    with made.begin() as db:
+        db.execute(text(row), {"name": "events", "type": 100})
+        found = db.execute(text("SELECT name, type FROM t_ds_datasource ORDER BY id")).all()
+    assert [tuple(each) for each in found] == [("dw", 1), ("events", 100)]
+    with made.connect() as db, pytest.raises(IntegrityError, match="type_check"):
+        db.execute(text(row), {"name": "other", "type": 8})
     made.dispose()

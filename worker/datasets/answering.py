@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, assert_never
 
+from common.datasource_keys import DatasourceKeyError
 from common.errors import InvalidSpecError, SchedulerError, ServiceUnreachableError
 from common.model.intervals import Interval, instant_text
 from common.model.locks import Busy, Impossible, Lock, LockType, Revoked
@@ -27,10 +28,13 @@ from common.model.segments import (
     Segment,
     StreamRange,
 )
+from common.model.streams.connections import connection_named, properties_in
+from common.model.streams.consumer import ConsumerPropertyError
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import EnvironmentSecret, SupervisorSpec
 from common.runtime import metrics
 from common.store.worker.datasets import Part, TaskFacts
+from common.store.worker.stream_tasks import StreamWork
 from worker.datasets.folders import DatasetFolders, WriteFolder
 from worker.datasets.orders import OrderBook
 from worker.datasets.requests import (
@@ -112,10 +116,12 @@ class DatasetAnswers:
         topologies: TopologyDesk,
         remove: Callable[[Path], None],
         environment: Mapping[str, str] | None = None,
+        opened: Callable[[str], str] = str,
     ) -> None:
         """`remove` removes a write's folder, some time soon.
 
-        `environment` is the part of the daemon's environment that streams may read.
+        `environment` is the part of the daemon's environment that streams may read, and
+        `opened` decrypts the rows of connections.
         """
         self._store = store
         self._folders = folders
@@ -123,6 +129,7 @@ class DatasetAnswers:
         self._topologies = topologies
         self._remove = remove
         self._environment = environment or {}
+        self._opened = opened
 
     def answer(
         self, task_id: int, account: Account | None, body: bytes
@@ -237,8 +244,19 @@ class DatasetAnswers:
             "assignment": assignment.document(),
             "spec": dict(work.document),
             "secrets": _secrets(work.document, self._environment),
+            "connection": self._connection(work),
             "orders": work.orders.document(),
         }
+
+    def _connection(self, work: StreamWork) -> Mapping[str, str] | None:
+        name = connection_named(work.document)
+        if not name:
+            return None
+        try:
+            opened = None if work.connection is None else self._opened(work.connection)
+            return properties_in(opened, name)
+        except (ConsumerPropertyError, DatasourceKeyError) as error:
+            raise DatasetRequestError(str(error)) from None
 
     def _ordered(self, task_id: int, ask: AskOrders) -> Mapping[str, Any]:
         orders = self._orders.orders(task_id, ask.report)

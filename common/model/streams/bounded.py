@@ -78,6 +78,8 @@ def read_range_spec(value: Any, *, rules: Rules | None = None) -> SupervisorSpec
         raise ValueFaultError("can't be read: " + "; ".join(error.mistakes)) from None
     if not isinstance(spec, SupervisorSpec):
         raise ValueFaultError("must be a specification of type kafka")
+    if spec.io.connection:
+        raise ValueFaultError("takes no connection, which only supervisors have; remove it")
     return spec
 
 

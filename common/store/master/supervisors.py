@@ -76,6 +76,7 @@ from common.store.master.supervisor_reading import (
     stored_offsets,
     tasks_of,
 )
+from common.store.streams.connections import connection_of_supervisor
 from common.store.tables import (
     command,
     dataset_offsets,
@@ -202,6 +203,11 @@ class PostgresSupervisorStore:
                 .where(_is_owned_by(node))
                 .values(lease_until=None, owner=None, owner_incarnation=None)
             )
+
+    def connection(self, supervisor_id: str, name: str) -> str | None:
+        """Return the row's text of a connection that a supervisor may use; None without one."""
+        with transaction(self._engine) as db:
+            return connection_of_supervisor(db, supervisor_id, name)
 
     def load(self, lease: Lease) -> SupervisorRows | None:
         """Return the rows of one supervisor, from one snapshot."""

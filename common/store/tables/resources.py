@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, String, Table, Text
 
+from common.model.streams.connections import KAFKA
 from common.store.tables.columns import (
     code,
     known,
@@ -28,7 +29,7 @@ datasource: Final = Table(
     Column("connection_params", Text, nullable=False),
     *times(),
     not_empty("name"),
-    known("type", range(8)),
+    known("type", (*range(8), KAFKA)),
     info=seen_by_reader("id name type user_id create_time update_time"),
 )
 

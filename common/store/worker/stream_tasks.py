@@ -7,16 +7,18 @@ task that was failed over, or is run by another worker by now, is told nothing a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Engine, bindparam, func, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
 from common.model.cluster import Node
 from common.model.states import TaskState
+from common.model.streams.connections import connection_named
 from common.model.streams.tasks import Assignment, Orders, TaskReport
+from common.store.streams.connections import connection_of_supervisor
 from common.store.tables import process_instance, stream_task, supervisor, task_instance
-from common.store.transaction import any_of, repeatable, single, storable_document
+from common.store.transaction import AnyRow, any_of, repeatable, single, storable_document
 
 _OF_ATTEMPTS: Final = stream_task.join(
     process_instance, process_instance.c.command_id == stream_task.c.command_id
@@ -48,11 +50,15 @@ _WORK: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWork:
-    """The work of an attempt. `document`: the specification, which may hold secrets."""
+    """The work of an attempt. `document`: the specification, which may hold secrets.
+
+    `connection`: the row's text of the connection that it names; None if there is none for it.
+    """
 
     assignment: Assignment
-    document: Mapping[str, Any]
+    document: Mapping[str, Any] = field(repr=False)
     orders: Orders
+    connection: str | None = field(default=None, repr=False)
 
 
 class PostgresStreamTasks:
@@ -64,7 +70,15 @@ class PostgresStreamTasks:
     def work(self, node: Node, task_instance_id: int) -> StreamWork | None:
         """Return the work of an attempt; None if it is no stream task, or does not run here."""
         values = {"id": task_instance_id} | _named(node)
-        row = repeatable(self._engine, lambda db: db.execute(_WORK, values).first())
+
+        def read(db: Connection) -> tuple[AnyRow | None, str | None]:
+            row = db.execute(_WORK, values).first()
+            name = "" if row is None else connection_named(row.spec)
+            if row is None or not name:
+                return row, None
+            return row, connection_of_supervisor(db, row.supervisor, name)
+
+        row, connection = repeatable(self._engine, read)
         if row is None:
             return None
         return StreamWork(
@@ -78,6 +92,7 @@ class PostgresStreamTasks:
             ),
             document=row.spec,
             orders=Orders.of(row.orders),
+            connection=connection,
         )
 
     def orders(self, node: Node, task_instance_ids: Collection[int]) -> Mapping[int, Orders]:

@@ -32,6 +32,7 @@ class Type(StrEnum):
     ORACLE = "oracle"
     SQLSERVER = "sqlserver"
     DB2 = "db2"
+    KAFKA = "kafka"
 
 
 @app.command(
@@ -42,6 +43,7 @@ class Type(StrEnum):
         "  orcaflow datasource create dw --address db.local:5432 --database dw --user etl \\\n"
         "      --password-stdin < password.txt\n"
         "  orcaflow datasource create local --url sqlite:///local.db\n"
+        "  orcaflow datasource create events --type kafka --properties kafka.json\n"
         "  orcaflow datasource create shop --url mysql+pymysql://etl@db/shop --password-env PW\n"
     )
 )
@@ -63,6 +65,12 @@ def create(
     ] = None,
     type_: Annotated[
         Type | None, typer.Option("--type", help="Needed only if the URL does not tell it.")
+    ] = None,
+    properties: Annotated[
+        str | None,
+        typer.Option(
+            "--properties", metavar="FILE", help="JSON of a Kafka connection; - is stdin."
+        ),
     ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
@@ -86,7 +94,13 @@ def create(
     Exit code 4 if there is one of that name, unless --replace. Fields: those of `list`.
     """
     from operations.datasource_params import TYPES
-    from operations.datasources import PostgresAddress, create_datasource, create_own_datasource
+    from operations.datasources import (
+        KafkaConnection,
+        PostgresAddress,
+        Target,
+        create_datasource,
+        create_own_datasource,
+    )
     from operations.documents.datasources import datasource_row
     from operations.limits import MAX_DATASOURCE_NAME_LENGTH, check_name
     from operations.session import opened
@@ -95,11 +109,18 @@ def create(
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     if url is not None and address is not None:
         raise typer.BadParameter("give either --url or --address")
-    is_own = url is None and address is None
+    is_kafka = type_ is Type.KAFKA
+    if is_kafka != (properties is not None):
+        raise typer.BadParameter("--type kafka and --properties need each other")
+    if is_kafka and (url or address or database or user or other or password_stdin or password_env):
+        raise typer.BadParameter("--properties of Kafka have all of it, log-in and password too")
+    is_own = url is None and address is None and not is_kafka
     if is_own and (password_stdin or password_env or database or user or other or type_):
         raise typer.BadParameter("give either --url or --address; the own database needs neither")
     password = _password(from_stdin=password_stdin, variable=password_env)
-    target: str | PostgresAddress | None = None
+    target: Target | None = None
+    if properties is not None:
+        target = KafkaConnection(properties=_kafka_properties(properties))
     if url is not None:
         if database or user or other:
             raise typer.BadParameter("--database, --user and --other go with --address")
@@ -258,6 +279,25 @@ def _password(*, from_stdin: bool, variable: str | None) -> str | None:
         return None
     check_password(given, field)
     return given
+
+
+def _kafka_properties(file: str) -> dict[str, str]:
+    import json
+    import sys
+    from pathlib import Path
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        # Not chained: the decoder's error holds the text, and with it the password.
+        found = None
+    if not isinstance(found, dict):
+        raise typer.BadParameter("must be a file with a JSON object", param_hint="--properties")
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in found.items()
+    }
 
 
 def _pairs(given: list[str]) -> dict[str, str]:

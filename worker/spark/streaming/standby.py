@@ -61,6 +61,7 @@ def warm_up(
     folder: Path,
     cores: int,
     secrets: Mapping[str, str],
+    connection: Mapping[str, str] | None = None,
 ) -> None:
     """Read and write some records that nobody keeps, for a while. `folder` is made, and removed.
 
@@ -68,7 +69,7 @@ def warm_up(
     """
     folder.mkdir(mode=0o700)
     try:
-        properties = librdkafka_properties(spec.io.consumer, secrets)
+        properties = librdkafka_properties(spec.io.consumer, secrets, connection=connection)
         starts, ends = last_records(spec.io.topic, properties, _RECORDS, partitions=_PARTITIONS)
         write_limits(folder, Limits(version=1, ends=ends))
         writer = BatchWriter(spec, Accepted(), starts)

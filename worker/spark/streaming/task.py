@@ -103,6 +103,7 @@ def run(spark: SparkSession, job: Job) -> int:
             cores=job.document["cores"],
             say=job.say,
             secrets=work.secrets,
+            connection=work.connection,
         )
         if not task.run():
             job.say("stopped by its supervisor: what it had not published is nobody's any more")
@@ -128,6 +129,7 @@ def _on_standby(
             folder=folder.with_name(_SCRATCH),
             cores=job.document["cores"],
             secrets=work.secrets,
+            connection=work.connection,
         )
     except Exception as error:  # noqa: BLE001  # Spark raises anything.
         # It was to save time. Whatever is wrong, the task says so if it matters.
@@ -175,8 +177,12 @@ class StreamTask:
         cores: int,
         say: Callable[[str], None],
         secrets: Mapping[str, str] | None = None,
+        connection: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` is made, and removed at the end; `secrets` are those that the spec names."""
+        """`folder` is made, and removed at the end; `secrets` are those that the spec names.
+
+        `connection` has the properties of the connection that it names.
+        """
         self._spark = spark
         self._spec = spec
         self._assignment = assignment
@@ -185,6 +191,7 @@ class StreamTask:
         self._cores = cores
         self._say = say
         self._secrets = secrets or {}
+        self._connection = connection
         self._course = Course.begin(assignment)
         accepted = Accepted(least=assignment.min_time, most=assignment.max_time)
         self._writer = BatchWriter(spec, accepted, assignment.starts)
@@ -228,7 +235,9 @@ class StreamTask:
             self._spark,
             spec,
             folder=self._folder,
-            properties=librdkafka_properties(io.consumer, self._secrets),
+            properties=librdkafka_properties(
+                io.consumer, self._secrets, connection=self._connection
+            ),
             starts=starts,
             cores=self._cores,
             write=self._write,
