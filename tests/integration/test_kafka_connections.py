@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select
 
 from api.policy import BASE
-from common import config as configuration
 from common.datasource_keys import DatasourceKeys, is_sealed, key_file
 from common.model.grants import GrantKind
 from common.model.streams.connections import KAFKA, properties_in
@@ -78,7 +77,7 @@ def test_a_connection_is_made_by_an_administrator_and_used_by_its_projects_x32(
     store = PostgresSupervisorStore(db)
     params = store.connection("flights", "events")
     assert params is not None
-    opened = DatasourceKeys(key_file(configuration.load())).opened(params)
+    opened = DatasourceKeys(key_file(owner.config)).opened(params)
     found = properties_in(opened, "events")
     assert (found["sasl.password"], found["ssl.ca.pem"][:10]) == (SECRET, "-----BEGIN")
     with db.begin() as connection:
