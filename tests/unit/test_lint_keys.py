@@ -71,13 +71,13 @@ def test_a_near_miss_of_a_key_is_a_mistake_in_every_file(
 
 def test_an_unknown_key_is_a_mistake_in_a_file_of_our_own_form(tmp_path: Path) -> None:
     file = own(
-        a_task("a", colour="red", params={"rawScript": "1", "shell": "zsh"}), owner="me", tags=[]
+        a_task("a", colour="red", params={"rawScript": "1", "scent": "lime"}), owner="me", tags=[]
     )
     assert mistakes(tmp_path, file) == [
         "owner: is not known and has no effect (take it out, or read the file with --lenient)",
         "tags: is not known and has no effect (take it out, or read the file with --lenient)",
         "task 'a', colour: is not known and has no effect (take it out, or read the file with --lenient)",
-        "task 'a', params.shell: is not known and has no effect (take it out, or read the file with --lenient)",
+        "task 'a', params.scent: is not known and has no effect (take it out, or read the file with --lenient)",
     ]
 
 
