@@ -161,6 +161,16 @@ def test_files_in_others_follow_the_same_rule(desk: Desk) -> None:
         desk.job("yarn cluster", {"others": others.replace("local:/opt/x.jar", "hdfs:/x.jar")})
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("key", ["jars", "mainJar"])
+def test_a_file_with_a_digest_is_checked_in_each_mode(desk: Desk, key: str, mode: str) -> None:
+    changed, gone = f"{desk.opt}/a.jar", "/no/such.jar"
+    for name in (changed, f"{desk.opt}/[a].jar", gone)[:: 1 if key == "jars" else 2]:
+        params = {key: name, "digests": {changed: "0" * 64, gone: "0" * 64}}
+        with pytest.raises(TaskParameterError, match=rf"params\.{key}"):
+            desk.job(mode, params)
+
+
 def test_only_files_of_the_worker_are_listed_with_checksums(desk: Desk) -> None:
     jars = [f"{desk.opt}/*.jar", "hdfs:/u/c.jar", f"local:{desk.opt}/a.jar"]
     job = desk.job("yarn cluster", {"jars": jars})

@@ -72,7 +72,10 @@ def local_file(
     if not found.is_path:
         return name
     if reader is Reader.DRIVER_ELSEWHERE and Path(found.path).is_absolute():
-        return found.path  # Whether it exists is known on that node alone.
+        # Only that node knows if the file exists. A digest says that an import has found it, and
+        # its content has to be checked here.
+        context.check_digest(place, found.path, Path(found.path))
+        return found.path
     given = context.directory / found.path
     if not Path(found.path).is_absolute() and ".." not in given.parts and given.is_file():
         return str(given)  # One of the resources.
@@ -116,5 +119,5 @@ def _matches(context: TaskContext, place: str, found: SparkPath, reader: Reader)
             f"params.{place}: {pattern} matches more than {_MOST_MATCHES:,} files"
         )
     if reader is Reader.DRIVER_ELSEWHERE and not is_relative:
-        return list(map(str, paths))
+        return [local_file(context, place, str(path), reader) for path in paths]
     return [str(link_resource(context, place, str(path))) for path in paths]
