@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode, read_process_json
-from common.model.rights import DATABASE, Action, Principal
+from common.model.rights import Action, Principal
 from common.model.states import ExecutionType, ReleaseState
 from common.store.connect import Connection
 from common.store.people import definitions as store
@@ -164,7 +164,7 @@ def _placed(
 ) -> list[Imported]:
     """Name the project of an import, and the other projects that have a new definition's name."""
     # The choice of a project is about the import; the names of others are found out all the same.
-    wide = DATABASE if principal.owns_database else principal
+    wide = principal.without_choice
     project = project_with_id(db, wide, project_id)
     placed = []
     for each in imported:

@@ -51,7 +51,7 @@ def share(session: Session, definition: str | int, project: str | int) -> Shared
         db = made.db
         row = definition_given(db, session.principal, Action.ADMIN, definition)
         made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
-        number = project_given(db, session.principal, Action.VIEW, project)
+        number = project_given(db, session.principal.without_choice, Action.VIEW, project)
         if number == row.project_id:
             raise NotAllowedError(f"{row.name!r} is in that project; it needs no share there")
         made.detail = f"with project {store.name_of_project(db, number)!r} ({number})"
@@ -79,7 +79,7 @@ def unshare(session: Session, definition: str | int, project: str | int) -> Shar
         number = (
             project
             if isinstance(project, int)
-            else project_given(db, session.principal, Action.VIEW, project)
+            else project_given(db, session.principal.without_choice, Action.VIEW, project)
         )
         made.detail = f"with project {number}"
         changed = store.delete_share(db, row.id, number)

@@ -65,6 +65,11 @@ class Principal:
         """True for the owner of the database without a project: no statement limits the rows."""
         return self.owns_database and self.projects is None
 
+    @property
+    def without_choice(self) -> Principal:
+        """The principal without the project that the request chose: another one is named too."""
+        return replace(self, projects=None, chose_project=False) if self.chose_project else self
+
     def within(self, project_id: int) -> Principal:
         """Return the principal limited to one project; a former limit stays."""
         known = self.projects is None or project_id in self.projects

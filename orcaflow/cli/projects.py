@@ -22,7 +22,7 @@ OF_PROJECTS: Final = frozenset(
         *("definition online", "definition offline", "definition set", "definition delete"),
         *("definition versions", "definition diff", "definition restore"),
         *("definition propose", "definition proposals", "definition approve", "definition reject"),
-        "definition withdraw",
+        *("definition withdraw", "definition share", "definition unshare", "definition shares"),
         *("schedule create", "schedule list", "schedule online", "schedule offline"),
         *("schedule preview", "schedule fires", "schedule simulate"),
         *("complement run", "complement list"),
@@ -43,7 +43,8 @@ _KEY: Final = "orcaflow.project"
 def option() -> TyperOption:
     """Make the option."""
     return TyperOption(
-        param_decls=["--project"],
+        # A name of its parameter that no command has: parsers keep values by these.
+        param_decls=["--project", "chosen_project"],
         metavar="NAME",
         help=HELP,
         expose_value=False,

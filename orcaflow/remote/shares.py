@@ -20,7 +20,8 @@ def share(client: Client, definition: str, project: str | int) -> Shared:
 
 def unshare(client: Client, definition: str, project: str | int) -> Shared:
     """End a share."""
-    number = project if isinstance(project, int) else project_id(client, project)
+    # The other project is not the chosen one.
+    number = project_id(client.everywhere(), project)
     return _shared(client.delete(f"{_place(client, definition)}/{number}"), project)
 
 

@@ -32,6 +32,8 @@ _NAMED: Final = (
     *("command list --definition {}", "schedule create {} --cron '0 0 3 * * ?'"),
     *("schedule list {}", "schedule online --definition {}", "schedule offline --definition {}"),
     *("schedule simulate --definition {}", "complement list {}"),
+    *("definition shares {}", "definition share {} --with default"),
+    "definition unshare {} --with default",
     "complement run {} --from 2026-01-01 --to 2026-01-02 --plan",
     *("definition set {} --execution-type parallel", "definition online {}"),
     *("definition offline {}", "definition delete {}"),
@@ -202,6 +204,17 @@ def test_a_project_that_a_user_may_not_see_is_never_named(
         code, out, err = cli(*eve, *line.split())
         assert (code, "prod/" in out + err, "there is default" in err) == (3, False, False), line
     assert "there is dev" in cli(*eve, "definition", "list", "--project", "prod")[2]
+
+
+def test_a_definition_of_the_chosen_project_is_shared_with_another_one(
+    way: Cli, projects: dict[str, int]
+) -> None:
+    del projects
+    share = ("definition", "share", "nightly", "--project", "dev", "--with", "prod")
+    assert way(*share)[0] == 0
+    shown = parsed(way("definition", "shares", "nightly", "--project", "dev", "-o", "json"))
+    assert len(shown) == 1
+    assert way("definition", "unshare", *share[2:])[0] == 0
 
 
 def test_a_definition_whose_name_is_a_number_goes_before_an_id(

@@ -8,7 +8,7 @@ import typer
 
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, print_rows, write
 
-_Name = Annotated[str, typer.Argument(help="Name of the definition.")]
+_Name = Annotated[str, typer.Argument(help="Name or id of the definition.")]
 _Project = Annotated[
     str, typer.Option("--with", metavar="PROJECT", help="Name or id of the other project.")
 ]
