@@ -40,6 +40,7 @@ from common.model.control import Dependent
 from common.model.definitions import ProcessGraph
 from common.model.depend_items import DependItem
 from common.model.plans import DefinitionSnapshot, DependentDefinition
+from common.model.reach import FOREIGN, Target, resolve
 from common.model.schedules import Schedule
 from common.params import ParameterError, format_moment, parse_moment
 from common.params.moments import days_later, in_zone, on_wall
@@ -153,7 +154,12 @@ def plan_complements(
             own_zone = zone_of_dates(each.schedules, zone=zone).key
             fires = _fires_within(spans, each.schedules, zone=zone, most=utmost)
             _check_number(
-                len(fires), request.confirmed, utmost, of=f"process definition {each.name!r}"
+                len(fires),
+                request.confirmed,
+                utmost,
+                of=f"process definition {each.name!r}"
+                if each.project_id == definition.project_id
+                else FOREIGN,
             )
             own_dates = _in_order(fires, request.order)
         # One that fires once a month has nothing to do for a week in the middle of it.
@@ -234,8 +240,9 @@ def downstream_of(
     A definition that can't be read waits for nothing. Raises `BadCommandError` for a ring.
     """
     by_id = {each.id: each for each in dependents if each.id != definition.id}
-    names = {each.id: each.name for each in dependents} | {definition.id: definition.name}
-    waits_for = {each.id: _awaited(each, names, graph) for each in by_id.values()}
+    projects = {each.id: each.project_id for each in dependents}
+    projects[definition.id] = definition.project_id
+    waits_for = {each.id: _awaited(each, projects, graph) for each in by_id.values()}
     chosen: dict[int, None] = {definition.id: None}
     level: Collection[int] = (definition.id,)
     while level:
@@ -256,19 +263,24 @@ def downstream_of(
     try:
         in_order = build_dag(edges).names
     except DagError as error:
+        is_own = all(projects[each] == definition.project_id for each in chosen)
+        # The error has the ids of the ring. The reader may not know the ids of other projects.
+        ring = f": {error}" if is_own else ""
         raise BadCommandError(
-            f"the definitions downstream of {definition.name!r} wait for each other in a ring:"
-            f" {error}"
+            f"the definitions downstream of {definition.name!r} wait for each other in a ring{ring}"
         ) from error
     return tuple(by_id[int(each)] for each in in_order if int(each) in by_id)
 
 
 def _awaited(
     definition: DependentDefinition,
-    names: Mapping[int, str],
+    projects: Mapping[int, int | None],
     graph: Callable[[str], ProcessGraph],
 ) -> frozenset[int]:
-    """The ids of the definitions that its DEPENDENT tasks wait for."""
+    """Return those of the definitions in `projects` that its DEPENDENT tasks wait for.
+
+    It reaches the definitions of its project and the definitions shared with it.
+    """
     try:
         nodes = graph(definition.process_definition_json).nodes
     except InvalidDefinitionError:
@@ -281,13 +293,26 @@ def _awaited(
         for item in group.items
         if isinstance(item, DependItem)
     ]
-    ids = {item.definition_id for item in items}
-    named = {item.definition_name for item in items if item.definition_id is None}
+    numbers = (_definition_of(item, definition) for item in items)
     return frozenset(
         each
-        for each, name in names.items()
-        if each != definition.id and (each in ids or name in named)
+        for each in numbers
+        if each is not None
+        and each in projects
+        and each != definition.id
+        and (projects[each] == definition.project_id or each in definition.shared)
     )
+
+
+def _definition_of(item: DependItem, definition: DependentDefinition) -> int | None:
+    if item.definition_id is not None:
+        return item.definition_id
+    found = resolve(
+        [each for each in definition.named if each.name == item.definition_name],
+        own_project=definition.project_id or 0,
+        project=item.project,
+    )
+    return found.id if isinstance(found, Target) else None
 
 
 def _new(

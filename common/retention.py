@@ -7,17 +7,15 @@ out.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from common.model.control import Dependent, read_control
+from common.model.asked_items import asked_items
 from common.model.depend_items import DependItem
-
-_DEPENDENT: Final = "DEPENDENT"
+from common.model.reach import Target, resolve
 
 # The greatest distance of an interval's ends from the moment, by cycle, with a day to spare for
 # zones; `master.logic.intervals` cuts them.
@@ -31,29 +29,30 @@ _REACH: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A definition's JSON, whose DEPENDENT tasks ask for some moments from `first` to `last`."""
+    """A definition's JSON, whose DEPENDENT tasks ask for some moments from `first` to `last`.
+
+    `project_id` is the project of the definition, None if that is gone. `named` are the definitions
+    that it reaches by the names in its JSON.
+    """
 
     document: str
     first: datetime
     last: datetime
+    project_id: int | None = None
+    named: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The runs of one definition, by id or name, for the times from `start` to `end`."""
+    """The runs of one definition for the times from `start` to `end`."""
 
-    definition_id: int | None
-    definition_name: str | None
+    definition_id: int
     start: datetime
     end: datetime
 
-    def covers(self, definition_id: int, definition_name: str | None, moment: datetime) -> bool:
+    def covers(self, definition_id: int, moment: datetime) -> bool:
         """Return True if a run of this definition for this moment is needed."""
-        if self.definition_name is not None:
-            named = self.definition_name == definition_name
-        else:
-            named = self.definition_id == definition_id
-        return named and self.start <= moment <= self.end
+        return self.definition_id == definition_id and self.start <= moment <= self.end
 
 
 def needs_of(waits: Iterable[Wait]) -> tuple[Need, ...]:
@@ -63,20 +62,30 @@ def needs_of(waits: Iterable[Wait]) -> tuple[Need, ...]:
     """
     found: dict[Need, None] = {}
     for wait in waits:
-        for dependent in _dependents(wait.document):
-            for group in dependent.groups:
-                for item in group.items:
-                    reach = _REACH.get(item.cycle)
-                    if reach is None or not isinstance(item, DependItem):
-                        continue
-                    need = Need(
-                        definition_id=item.definition_id,
-                        definition_name=item.definition_name,
-                        start=_shifted(wait.first, -reach[0]),
-                        end=_shifted(wait.last, reach[1]),
-                    )
-                    found[need] = None
+        for item in asked_items(wait.document):
+            reach = _REACH.get(item.cycle)
+            number = _definition_of(item, wait)
+            if reach is None or number is None:
+                continue
+            need = Need(
+                definition_id=number,
+                start=_shifted(wait.first, -reach[0]),
+                end=_shifted(wait.last, reach[1]),
+            )
+            found[need] = None
     return tuple(found)
+
+
+def _definition_of(item: DependItem, wait: Wait) -> int | None:
+    """Return the definition that an item means; a name means what it means to a master."""
+    if item.definition_id is not None:
+        return item.definition_id
+    found = resolve(
+        [each for each in wait.named if each.name == item.definition_name],
+        own_project=wait.project_id or 0,
+        project=item.project,
+    )
+    return found.id if isinstance(found, Target) else None
 
 
 def _shifted(moment: datetime, by: timedelta) -> datetime:
@@ -84,19 +93,6 @@ def _shifted(moment: datetime, by: timedelta) -> datetime:
         return moment + by
     except OverflowError:
         return moment
-
-
-def _dependents(document: str) -> Iterator[Dependent]:
-    try:
-        nodes: list[dict[str, Any]] = json.loads(document)["tasks"]
-        for node in nodes:
-            if str(node.get("type", "")).upper() == _DEPENDENT:
-                control = read_control(_DEPENDENT, node, "task", [])
-                if isinstance(control, Dependent):
-                    yield control
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        # A person's row; no run can begin or go on by it.
-        return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

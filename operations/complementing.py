@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from common.complementing import plan_complements, zone_of_dates
@@ -35,7 +36,7 @@ from common.store.people.complement_views import (
     complements_with_ids,
 )
 from common.store.people.definitions import DefinitionRow
-from common.store.people.rights import Thing
+from common.store.people.rights import may_in
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
 from common.zones import zone_named
@@ -48,7 +49,7 @@ from operations.lookup import (
     worker_group_named,
 )
 from operations.repeating import Once, first_answer, keep_answer
-from operations.rights import change, seen
+from operations.rights import change
 from operations.session import Session, operation
 from operations.start_params import stored_params, unmasked
 from operations.times import cluster_zone, read_moment, read_zone
@@ -89,11 +90,7 @@ def plan(
 ) -> list[ComplementPlan]:
     """The plans of all complements that `create` would make; nothing is written."""
     with session.engine.begin() as db:
-        new = _planned(db, session, definition, options)
-        for each in new:
-            # What would run downstream may be of other projects.
-            _operated(db, session, each)
-        return look_ahead(db, new)
+        return look_ahead(db, _planned(db, session, definition, options))
 
 
 @operation
@@ -122,20 +119,12 @@ def create(
             made.detail = "as before"
         else:
             new = _planned(db, session, definition, options)
-            for each in new:
-                # Those downstream may be of other projects.
-                _operated(db, session, each)
             ids = create_complements(db, new, command_id=0, now=now)
             if once is not None:
                 keep_answer(db, session.principal, once, ids[0])
         made.object_id = ids[0]
     with session.engine.connect() as db:
         return complements_with_ids(db, list(ids))
-
-
-def _operated(db: Connection, session: Session, new: NewComplement) -> None:
-    number = new.process_definition_id
-    seen(db, session.principal, Action.OPERATE, Thing.DEFINITION, number)
 
 
 def _with_followers(db: Connection, first: int) -> Sequence[int]:
@@ -154,7 +143,7 @@ def _planned(
     row = definition_given(db, session.principal, Action.OPERATE, definition)
     _check_online(row)
     settings = _settings(db, row, options)
-    new = _new_complements(db, row, options, settings, zone=cluster_zone(session.config))
+    new = _new_complements(db, session, row, options, settings)
     _check_size(new, session.config.command.param_limit_bytes)
     return new
 
@@ -210,18 +199,22 @@ def _check_size(complements: Sequence[NewComplement], limit: int) -> None:
 
 def _new_complements(
     db: Connection,
+    session: Session,
     definition: DefinitionRow,
     options: ComplementOptions,
     settings: RunSettings,
-    *,
-    zone: ZoneInfo,
 ) -> tuple[NewComplement, ...]:
-    """The complements to be made: the definition's own, then those downstream in turn."""
+    """Return the complements to create: of the definition, then of each one downstream.
+
+    Downstream are only definitions of projects in which the principal may start runs.
+    """
+    zone = cluster_zone(session.config)
     _graph(definition.process_definition_json or "")
     downstream = options.downstream is not Downstream.NONE
     try:
         schedules = read_schedules(db, [definition.id]).get(definition.id, ())
-        dependents = read_dependents(db) if downstream else ()
+        may_start = partial(may_in, session.principal, Action.OPERATE)
+        dependents = read_dependents(db, among=may_start) if downstream else ()
     except ValueError as error:
         raise SchedulerError(f"a row of t_ds_schedules can't be read: {error}") from error
     request = _request(definition.id, options, settings, schedules, zone=zone)
@@ -324,4 +317,5 @@ def _snapshot(row: DefinitionRow) -> DefinitionSnapshot:
         global_params=row.global_params,
         timeout_minutes=row.timeout_minutes,
         tenant_id=row.tenant_id,
+        project_id=row.project_id,
     )

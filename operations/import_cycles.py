@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from common.model.reach import FOREIGN, Target, resolve
+from common.model.reach import FOREIGN, Target
 from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people.definitions import NamedDefinition, definitions_with_ids
-from common.store.people.shares import seen_among, targets_named, targets_with_ids
+from common.store.people.shares import seen_among, targets_with_ids
 from operations.awaited import Awaits, awaited, cycles
 from operations.definition_files import DefinitionDocument, Mistake
 from operations.stored_documents import stored_document
+from operations.stored_targets import numbers_in
 
 _NOTHING: Final = 0
 
@@ -74,31 +75,11 @@ def _targets_of(
     db: Connection, rows: Iterable[NamedDefinition], own: Mapping[str, Target], project_id: int
 ) -> dict[int, list[int]]:
     """Return the ids of what rows wait for; rows typed by hand may name it instead."""
-    places = {row.id: list(awaited(stored_document(row))) for row in rows}
-    names: dict[int, set[str]] = {}
-    for row in rows:
-        wanted = {each.target for each in places[row.id] if isinstance(each.target, str)}
-        names.setdefault(row.project_id, set()).update(wanted)
-    reached: dict[int, list[Target]] = {
-        project: targets_named(db, project, sorted(wanted)) for project, wanted in names.items()
-    }
-    known = {each.id for each in own.values()}
-    reached[project_id] = [
-        *own.values(),
-        *(each for each in reached.get(project_id, ()) if each.id not in known),
-    ]
-
-    def target_of(row: NamedDefinition, place: Awaits) -> int:
-        if isinstance(place.target, int):
-            return place.target
-        found = resolve(
-            [each for each in reached[row.project_id] if each.name == place.target],
-            own_project=row.project_id,
-            project=place.project,
-        )
-        return found.id if isinstance(found, Target) else _NOTHING
-
-    return {row.id: [target_of(row, place) for place in places[row.id]] for row in rows}
+    places = [(row, list(awaited(stored_document(row)))) for row in rows]
+    number = numbers_in(
+        db, ((row, place) for row, those in places for place in those), {project_id: own.values()}
+    )
+    return {row.id: [number(row, place) or _NOTHING for place in those] for row, those in places}
 
 
 def _shown(

@@ -5,7 +5,7 @@ Nothing is written. `check_released` locks rows, so that they stay as checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -14,15 +14,18 @@ from zoneinfo import ZoneInfo
 from common.cron import Cron
 from common.errors import NotAllowedError, NotFoundError
 from common.firing import command_param, timetable_of
+from common.model.reach import FOREIGN
 from common.model.rights import Action, Principal
 from common.model.schedules import Schedule
 from common.params import format_moment
+from operations.awaited import awaited
 from operations.errors import UsageError
 from operations.stored_documents import stored_document
 
 if TYPE_CHECKING:
     from common.config import ApiConfig
     from common.store.connect import Connection
+    from operations.stored_targets import Place
 
 
 def check_schedule(made: Schedule, *, zone: ZoneInfo, limit_bytes: int) -> None:
@@ -69,7 +72,9 @@ def too_often(
 def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
     """Lock these definitions and all their sub processes; raise for the first that is not ONLINE.
 
-    They stay ONLINE until the transaction ends. Raises `NotFoundError` or `NotAllowedError`.
+    They stay ONLINE until the transaction ends. Raises `NotFoundError` or `NotAllowedError`. The
+    text names tasks and sub processes of the definition's own project, and those that are shared
+    with it.
     """
     from common.store.people.schedule_requests import lock_definitions
 
@@ -78,54 +83,81 @@ def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
     for each in needed:
         found = None if each.id is None else locked.get(each.id)
         if found is None:
-            raise NotFoundError(f"there is no process definition {each.target!r:.200}{each.why}")
+            target = f"{each.target!r:.200}" if each.is_known else "that one of them names"
+            raise NotFoundError(f"there is no process definition {target}{each.why}")
+        name = f"process definition {found.name!r}" if each.is_known else FOREIGN
         if not found.is_usable:
-            raise NotAllowedError(
-                f"process definition {found.name!r}{each.why} is not usable (flag 0); import it"
-                " again"
-            )
+            raise NotAllowedError(f"{name}{each.why} is not usable (flag 0); import it again")
         if not found.is_released:
-            raise NotAllowedError(
-                f"process definition {found.name!r}{each.why} is OFFLINE; release it first:"
-                f" orcaflow definition online {found.name!r}"
-            )
+            cure = f": orcaflow definition online {found.name!r}" if each.is_known else ""
+            raise NotAllowedError(f"{name}{each.why} is OFFLINE; release it first{cure}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needed:
-    """A definition that has to be ONLINE; `id` is None if there is none of the name in `target`."""
+    """A definition that has to be ONLINE.
+
+    `id` is None if `target` means no definition. `home` is the project of the definition
+    that the check is for, whose members read the mistake; `is_known` if they may read the name.
+    """
 
     id: int | None
     target: int | str
+    home: int | None = None
+    is_known: bool = True
     why: str = ""
 
 
 def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
-    """The definitions and those that they run as sub processes, level by level, each once."""
-    from common.store.people.definitions import definitions_named, definitions_with_ids
-    from operations.awaited import awaited
+    """Return the definitions and those that they run as sub processes, level by level, each once.
+
+    A definition of another project that is not shared is like a missing one.
+    """
+    from common.store.people.definitions import definitions_with_ids
 
     level = [_Needed(id=each, target=each) for each in dict.fromkeys(definition_ids)]
     needed: dict[int | str, _Needed] = {}
     while level:
+        by_id: dict[int, _Needed] = {}
         for each in level:
             needed.setdefault(each.id or each.target, each)
+            if each.id is not None:
+                by_id.setdefault(each.id, each)
         places = [
             (row, place)
-            for row in definitions_with_ids(db, [each.id for each in level if each.id is not None])
+            for row in definitions_with_ids(db, list(by_id))
             for place in awaited(stored_document(row))
             if place.is_start
         ]
-        by_name: dict[str, int] = {}
-        names = sorted({place.target for _, place in places if isinstance(place.target, str)})
-        for found in definitions_named(db, names):
-            # The default project's come first, and go before those of the same name elsewhere.
-            by_name.setdefault(found.name, found.id)
-        level = []
-        for row, place in places:
-            target = place.target
-            number = target if isinstance(target, int) else by_name.get(target)
-            if (number or target) not in needed:
-                why = f", which task {place.node!r:.100} of {row.name!r} runs as a sub process,"
-                level.append(_Needed(id=number, target=target, why=why))
+        level = [
+            each for each in _started(db, places, by_id) if (each.id or each.target) not in needed
+        ]
     return list(needed.values())
+
+
+def _started(
+    db: Connection, places: Sequence[Place], by_id: Mapping[int, _Needed]
+) -> Iterator[_Needed]:
+    """Yield what these places start; `by_id` are the definitions that hold the places."""
+    from common.store.people.shares import targets_with_ids
+    from operations.stored_targets import numbers_in
+
+    number = numbers_in(db, places)
+    found = [(row, place, number(row, place)) for row, place in places]
+    wanted: dict[int, set[int]] = {}
+    for row, _, each in found:
+        for project in (row.project_id, by_id[row.id].home or row.project_id):
+            wanted.setdefault(project, set()).update(() if each is None else (each,))
+    reached = {project: targets_with_ids(db, project, ids) for project, ids in wanted.items()}
+    for row, place, each in found:
+        home = by_id[row.id].home or row.project_id
+        is_own = row.project_id == home
+        why = f", which task {place.node!r:.100} of {row.name!r} runs as a sub process,"
+        is_there = each is not None and each in reached[row.project_id]
+        yield _Needed(
+            id=each if is_there else None,
+            target=place.target,
+            home=home,
+            is_known=is_own or (is_there and each in reached[home]),
+            why=why if is_own else ", which runs as a sub process within a shared one,",
+        )

@@ -15,6 +15,7 @@ from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import NewComplement
 from common.model.grants import GrantedObject
 from common.model.instances import Ownership, TaskRow
+from common.model.reach import Target
 from common.model.schedules import Schedule
 from common.model.states import (
     ExecutionType,
@@ -107,17 +108,28 @@ class ParentSnapshot:
 
     def reaches(self, definition: DefinitionSnapshot) -> bool:
         """Return True if the definition is of the parent's project, or shared with it."""
-        return self.project_id in (None, definition.project_id) or definition.id in self.shared
+        return not self.is_foreign(definition) or definition.id in self.shared
+
+    def is_foreign(self, definition: DefinitionSnapshot) -> bool:
+        """Return True if the definition is of another project than the parent's."""
+        return self.project_id not in (None, definition.project_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependentDefinition:
-    """A usable definition some of whose tasks wait for others, with its online schedules."""
+    """A usable definition some of whose tasks wait for others, with its online schedules.
+
+    `shared` are the definitions of other projects that are shared with its project, and `named`
+    those that it reaches by the names in its JSON.
+    """
 
     id: int
     name: str
     process_definition_json: str
     schedules: tuple[Schedule, ...] = ()
+    project_id: int | None = None
+    shared: frozenset[int] = frozenset()
+    named: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ here. Used where a master carries out commands, and by the command line;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from common.model.complements import NewComplement
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
 from common.store.schedules import read_schedules
+from common.store.sharing import candidates_named_in, definitions_shared, reached_by
 from common.store.tables import (
     complement,
     complement_date,
@@ -215,6 +216,8 @@ _DEPENDENTS: Final = (
         process_definition.c.id,
         process_definition.c.name,
         process_definition.c.process_definition_json,
+        process_definition.c.project_id,
+        definitions_shared(process_definition.c.project_id).label("shared"),
     )
     .where(process_definition.c.flag == 1)
     # None of the dates of another could run.
@@ -224,14 +227,21 @@ _DEPENDENTS: Final = (
 )
 
 
-def read_dependents(db: Connection) -> tuple[DependentDefinition, ...]:
+def read_dependents(
+    db: Connection, *, among: Callable[[ColumnElement[Any]], ColumnElement[bool]] | None = None
+) -> tuple[DependentDefinition, ...]:
     """Read the ONLINE definitions that may have DEPENDENT tasks, in order of id.
 
+    `among` is the condition of their projects; without it, those of all projects are read.
     Raises `ValueError` if a row of one of their schedules can't be read.
     """
-    rows = db.execute(_DEPENDENTS).all()
+    found = _DEPENDENTS
+    if among is not None:
+        found = found.where(among(process_definition.c.project_id))
+    rows = db.execute(found).all()
     if not rows:
         return ()
+    named = candidates_named_in(db, (row.process_definition_json for row in rows))
     schedules = read_schedules(db, [row.id for row in rows])
     return tuple(
         DependentDefinition(
@@ -239,6 +249,9 @@ def read_dependents(db: Connection) -> tuple[DependentDefinition, ...]:
             name=row.name,
             process_definition_json=row.process_definition_json,
             schedules=schedules.get(row.id, ()),
+            project_id=row.project_id,
+            shared=frozenset(row.shared),
+            named=reached_by(named, row.project_id),
         )
         for row in rows
     )

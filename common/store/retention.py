@@ -40,6 +40,7 @@ from common.model.states import (
     ProcessState,
 )
 from common.retention import Need, Wait
+from common.store.sharing import candidates_named_in, reached_by
 from common.store.tables import (
     alert,
     audit_log,
@@ -162,8 +163,14 @@ _moment = func.coalesce(process_instance.c.schedule_time, process_instance.c.sta
 _WAITING_RUNS: Final = (
     select(
         process_instance.c.process_instance_json.label("document"),
+        process_definition.c.project_id,
         _moment.label("first"),
         func.coalesce(process_instance.c.schedule_time, bindparam("now")).label("last"),
+    )
+    .outerjoin_from(
+        process_instance,
+        process_definition,
+        process_definition.c.id == process_instance.c.process_definition_id,
     )
     .where(process_instance.c.state.in_(LIVE_PROCESS_CODES))
     .where(process_instance.c.process_instance_json.contains("DEPENDENT"))
@@ -171,6 +178,7 @@ _WAITING_RUNS: Final = (
 _WAITING_DATES: Final = (
     select(
         process_definition.c.process_definition_json.label("document"),
+        process_definition.c.project_id,
         func.min(complement_date.c.schedule_time).label("first"),
         func.max(complement_date.c.schedule_time).label("last"),
     )
@@ -228,9 +236,6 @@ _ABOUT: Final = (
     )
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)
-)
-_NAMES: Final = select(process_definition.c.id, process_definition.c.name).where(
-    process_definition.c.id == any_of("ids")
 )
 _NEWEST: Final = (
     select(func.max(process_instance.c.id))
@@ -397,7 +402,17 @@ class PostgresRetentionStore(RetentionStore):
 def waits(db: Connection, *, now: datetime) -> tuple[Wait, ...]:
     """Return what `RetentionStore.waits` does."""
     rows = [*db.execute(_WAITING_RUNS, {"now": now}), *db.execute(_WAITING_DATES)]
-    return tuple(Wait(document=row.document, first=row.first, last=row.last) for row in rows)
+    named = candidates_named_in(db, (row.document for row in rows))
+    return tuple(
+        Wait(
+            document=row.document,
+            first=row.first,
+            last=row.last,
+            project_id=row.project_id,
+            named=reached_by(named, row.project_id),
+        )
+        for row in rows
+    )
 
 
 def choose(
@@ -464,9 +479,6 @@ def _kept(
         for found in db.scalars(statement, wanted)
     }
     newest = frozenset(db.scalars(_NEWEST_RUNS, definitions))
-    names: dict[int, str] = {}
-    if any(need.definition_name is not None for need in needs):
-        names = {row.id: row.name for row in db.execute(_NAMES, definitions)}
     for row in known.values():
         if row.state not in _GOES:
             kept.add(row.id)
@@ -476,12 +488,7 @@ def _kept(
         elif (
             row.end_time >= before
             or row.id in newest
-            or any(
-                need.covers(
-                    row.process_definition_id, names.get(row.process_definition_id), row.moment
-                )
-                for need in needs
-            )
+            or any(need.covers(row.process_definition_id, row.moment) for need in needs)
         ):
             kept.add(row.id)
     return frozenset(kept)

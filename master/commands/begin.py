@@ -102,6 +102,8 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
             complement_uses_chosen_date=origin.complement_uses_chosen_date,
         )
     except ParameterError as error:
+        if parent is not None and parent.is_foreign(definition):
+            return Reject(reason=_cannot_run(definition))
         return Reject(reason=f"global parameters of {definition.name!r}: {error}")
     return replace(begin, global_params=global_params)
 
@@ -122,6 +124,9 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
             f" set it online first: orcaflow definition online {definition.name!r}"
         )
     if parent is not None and definition.id in parent.ancestors:
+        if parent.is_foreign(definition):
+            # The ids between may be of projects that the parent's members do not see.
+            return f"process definition {definition.name!r} would run inside itself"
         line = " → ".join(str(each) for each in (*parent.ancestors, definition.id))
         return (
             f"process definition {definition.name!r} would run inside itself:"
@@ -132,9 +137,8 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
     try:
         graph = origin.graph(definition.process_definition_json)
     except InvalidDefinitionError as error:
-        if parent is not None and parent.project_id not in (None, definition.project_id):
-            # The reason is read where the parent is: the tasks of a shared definition are not.
-            return f"process definition {definition.name!r} of another project can't run as it is"
+        if parent is not None and parent.is_foreign(definition):
+            return _cannot_run(definition)
         return f"process definition {definition.name!r} can't run: {error}"
     if command.start_node_names:
         chosen = select(graph.dag, command.start_node_names, command.task_depend_type).names
@@ -224,6 +228,15 @@ def no_child(command: Command) -> str:
         f"there is no process definition {which} in this project, and none is shared with it; if a"
         " share has ended, an admin of the other project can make it again"
     )
+
+
+def _cannot_run(definition: DefinitionSnapshot) -> str:
+    """Return the reason why a definition of another project than the parent's can't run.
+
+    Members of the parent's project read it. They may not read the tasks and parameters of a shared
+    definition, so it names none.
+    """
+    return f"process definition {definition.name!r} of another project can't run as it is"
 
 
 def _no_definition(command: Command) -> str:

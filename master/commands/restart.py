@@ -124,7 +124,10 @@ def plan_restart(
         chosen = _tasks_to_reset(found, graph, reset)
         global_params = _parameters(command, snapshot, found, graph, moment=now, origin=origin)
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
-        return Reject(reason=f"process instance {found.id} can't be recovered: {error}")
+        # Members of the parent's project read the reason, and not the tasks of a shared definition.
+        is_foreign = parent is not None and own is not None and parent.is_foreign(own)
+        why = "it is of another project" if is_foreign else str(error)
+        return Reject(reason=f"process instance {found.id} can't be recovered: {why}")
     definition = _own_definition(found, snapshot.definition)
     of_definition = definition.execution_type if definition else ExecutionType.PARALLEL
     return Restart(

@@ -285,11 +285,11 @@ def test_the_runs_that_a_live_run_or_a_complement_may_ask_about_stay(db: Tables)
     assert going() == tuple(numbers)
 
 
-def test_a_need_may_name_a_definition(db: Tables) -> None:
+def test_a_need_keeps_the_runs_of_its_definition(db: Tables) -> None:
     definition = a_definition(db, name="nightly")
     an_old_run(db, definition)
     an_old_run(db, definition)
-    need = Need(definition_id=None, definition_name="nightly", start=NOON - DAY, end=NOON + DAY)
+    need = Need(definition_id=definition, start=NOON - DAY, end=NOON + DAY)
     assert mark(db, needs=[need]).ids == ()
     assert len(mark(db).ids) == 1
 

@@ -12,31 +12,35 @@ from sqlalchemy import Engine, select, text, update
 from api.policy import BASE
 from common.clock import SystemClock
 from common.errors import NotAllowedError, NotFoundError
-from common.model.rights import Principal
 from common.store import tables as t
 from operations.definition_files import InvalidFilesError
 from operations.definition_versions import compare, restore
-from operations.definitions import export_definition, import_definitions
+from operations.definitions import export_definition
 from operations.deleting import delete_definitions
 from operations.drafts import draft, publish_draft, save_draft
 from operations.errors import ForbiddenError
-from operations.importing import Imported
-from operations.linting import read_content
-from operations.projects import create_project, edit_project
+from operations.projects import edit_project
 from operations.proposals import approve, proposal_detail, propose
 from operations.session import Session
 from operations.shares import share, shares, unshare
-from operations.users import create_user, grant
+from operations.users import grant
 from tests.integration.api_worlds import headers_of_known
-from tests.integration.reviewing import PersonsSession
+from tests.integration.shared_definitions import (
+    SHELL,
+    a_member,
+    child,
+    document,
+    imported,
+    made,
+    three_projects,
+    waits,
+)
 
 
 @pytest.fixture
 def projects(owner: Session) -> dict[str, int]:
     """Three projects; `dev` is the oldest, so that its definitions have the lowest ids."""
-    return {
-        name: create_project(owner, name, description=None).id for name in ("dev", "prod", "lab")
-    }
+    return three_projects(owner)
 
 
 @pytest.fixture
@@ -51,51 +55,6 @@ def dan(owner: Session, projects: dict[str, int]) -> Session:
     """An admin of `dev`, who sees `prod`."""
     assert projects
     return a_member(owner, "dan", dev="admin", prod="viewer")
-
-
-def a_member(owner: Session, user: str, **roles: str) -> Session:
-    made = create_user(owner, user, is_admin=False, password=None, tenant=None)
-    for project, role in roles.items():
-        grant(owner, user, project=project, role=role)
-    return PersonsSession(
-        owner.config, owner.engine, Principal(user_id=made.view.id, user_name=user)
-    )
-
-
-def child(**reference: Any) -> dict[str, Any]:
-    return {"name": "child", "type": "SUB_PROCESS", "params": reference, "preTasks": []}
-
-
-def waits(**reference: Any) -> dict[str, Any]:
-    item = {"depTasks": "ALL", "cycle": "day", "dateValue": "last1Days", **reference}
-    groups = [{"relation": "AND", "dependItemList": [item]}]
-    return {
-        "name": "waits",
-        "type": "DEPENDENT",
-        "params": {},
-        "dependence": {"relation": "AND", "dependTaskList": groups},
-        "preTasks": [],
-    }
-
-
-SHELL = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}, "preTasks": []}
-
-
-def document(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": name, "processDefinitionJson": {"tasks": list(tasks or (SHELL,))}, **more}
-
-
-def imported(session: Session, project: int, *documents: dict[str, Any]) -> list[Imported]:
-    read = read_content(
-        json.dumps(list(documents)).encode(), resources=session.config.data_dir / "resources"
-    )
-    return import_definitions(
-        session, read, online=False, environment={}, project_id=project, only_new=False
-    )
-
-
-def made(session: Session, project: int, *documents: dict[str, Any]) -> int:
-    return imported(session, project, *documents)[0].id
 
 
 def refusal(session: Session, project: int, *documents: dict[str, Any]) -> str:

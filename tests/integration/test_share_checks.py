@@ -13,6 +13,7 @@ from common.model.states import ProcessState, TaskState
 from common.model.upstream import Absence, Question
 from common.store import tables as t
 from common.store.master.dependents import PostgresDependentStore
+from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
 from common.store.master.snapshots import Snapshots
 from tests.builders import NOON
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
@@ -82,6 +83,44 @@ def test_x45_a_dependent_reads_definitions_of_its_project_and_shared_ones_alone(
     # A share that ends is noticed at the next question.
     unshare(db, foreign)
     assert answer(foreign) is Absence.NO_DEFINITION
+
+
+def test_x44_the_reason_of_a_foreign_child_is_not_copied_into_the_attempt_of_its_parent(
+    db: Engine,
+) -> None:
+    dev, prod, _ = projects(db)
+    parent = an_instance(
+        db,
+        ProcessState.RUNNING,
+        process_definition_id=a_definition(db, name="night", project_id=prod),
+    )
+    reason = "task 'secret-step' failed"
+
+    def told(project: int, state: ProcessState, why: str | None = reason) -> str | None:
+        number = a_definition(db, name=f"load-{project}-{state.name}", project_id=project)
+        child = an_instance(db, state, process_definition_id=number, state_reason=why)
+        task = an_attempt(
+            db, parent, TaskState.RUNNING, task_type="SUB_PROCESS", name=f"sub-{child}"
+        )
+        end = ChildEnd(
+            process_instance_id=child,
+            parent_task_instance_id=task,
+            end=ProcessEnd(state=state, at=NOON, reason=why),
+        )
+        with db.begin() as connection:
+            assert end_parent_attempts(connection, [end]) == 1
+            found: str | None = connection.scalar(
+                select(t.task_instance.c.reason).where(t.task_instance.c.id == task)
+            )
+        return None if found is None else found.replace(f"instance {child}", "instance N")
+
+    assert told(prod, ProcessState.FAILURE) == f"process instance N: {reason}"
+    foreign = told(dev, ProcessState.FAILURE)
+    assert foreign is not None
+    assert foreign.startswith("process instance N of the shared process definition 'load-")
+    assert foreign.endswith("of the project 'dev' ended as FAILURE")
+    assert "ended as KILL" in str(told(dev, ProcessState.STOP, "operator stopped it"))
+    assert told(dev, ProcessState.SUCCESS, None) is None
 
 
 def test_x45_a_snapshot_knows_what_is_shared_with_the_project_of_the_parent(db: Engine) -> None:

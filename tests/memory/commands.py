@@ -32,6 +32,7 @@ from common.model.plans import (
     Snapshot,
     line_of,
 )
+from common.model.reach import Target
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from common.store.master.commands import (
     PARAM_LIMIT_BYTES,
@@ -179,6 +180,12 @@ class MemoryCommandStore(CommandStore):
                     name=row.name,
                     process_definition_json=row.process_definition_json or "",
                     schedules=online_schedules(self._db, row.id),
+                    project_id=row.project_id,
+                    named=tuple(
+                        Target(id=each.id, project_id=each.project_id, name=each.name)
+                        for each in self._db.definitions
+                        if each.project_id == row.project_id
+                    ),
                 )
                 for row in self._db.definitions
                 if row.flag == 1

@@ -133,7 +133,6 @@ class MemoryRetentionStore(RetentionStore):
         assert process.end_time is not None
         definition_id = process.process_definition_id
         definition = self._db.definitions.get(definition_id)
-        name = None if definition is None else definition.name
         moment = process.schedule_time or process.start_time
         newest = max(
             each.id for each in self._db.processes if each.process_definition_id == definition_id
@@ -141,7 +140,7 @@ class MemoryRetentionStore(RetentionStore):
         return (
             process.end_time >= before
             or (definition is not None and process.id == newest)
-            or any(need.covers(definition_id, name, moment) for need in needs)
+            or any(need.covers(definition_id, moment) for need in needs)
         )
 
     def delete_attempts(self, ids: Collection[int], *, limit: int) -> int:

@@ -24,6 +24,7 @@ from common.model.complement_states import Downstream, OnFailure, Reprocess, Run
 from common.model.complements import ComplementRequest, NewComplement
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot, DependentDefinition
+from common.model.reach import Target
 from common.model.schedules import Schedule
 from common.model.states import ReleaseState
 from common.task_types import known_task_types
@@ -243,6 +244,12 @@ def test_a_minute_of_each_of_a_hundred_years_has_to_be_confirmed() -> None:
 # Downstream
 
 
+NAMED = tuple(
+    Target(id=number, project_id=0, name=name)
+    for number, name in ((3, "flights"), *((each, f"n{each}") for each in range(4, 10)))
+)
+
+
 def waits_for(definition_id: int, *names: str | int) -> DependentDefinition:
     items = [
         {
@@ -266,6 +273,7 @@ def waits_for(definition_id: int, *names: str | int) -> DependentDefinition:
         id=definition_id,
         name=f"n{definition_id}",
         process_definition_json=json.dumps({"tasks": [node]}),
+        named=NAMED,
     )
 
 
@@ -296,6 +304,30 @@ ALL = (
 def test_a_definition_that_waits_by_id_or_by_name_is_downstream() -> None:
     found = downstream_of(FLIGHTS, ALL, graph=graph, all_levels=False)
     assert sorted(each.id for each in found) == [5, 9]
+
+
+def test_x44_downstream_of_a_definition_are_those_that_reach_it() -> None:
+    flights = replace(FLIGHTS, project_id=1)
+    mine = Target(id=3, project_id=1, name="flights", project_name="prod")
+    theirs = Target(id=77, project_id=2, name="flights", project_name="dev")
+    dependents = (
+        replace(waits_for(4, 3), project_id=1),
+        # Of another project, by id, with and without a share.
+        replace(waits_for(5, 3), project_id=2),
+        replace(waits_for(6, 3), project_id=2, shared=frozenset({3})),
+        # By name: the definition of the own project goes first.
+        replace(waits_for(7, "flights"), project_id=1, named=(mine,)),
+        replace(waits_for(8, "flights"), project_id=2, shared=frozenset({3}), named=(mine, theirs)),
+        replace(waits_for(9, "flights"), project_id=2, shared=frozenset({3}), named=(mine,)),
+    )
+    found = downstream_of(flights, dependents, graph=graph, all_levels=False)
+    assert sorted(each.id for each in found) == [4, 6, 7, 9]
+    ring = (replace(waits_for(4, 3, 6), project_id=1), replace(waits_for(6, 4), project_id=2))
+    ring = (ring[0], replace(ring[1], shared=frozenset({4})))
+    ring = (replace(ring[0], shared=frozenset({6})), ring[1])
+    with pytest.raises(BadCommandError, match="in a ring") as refused:
+        downstream_of(flights, ring, graph=graph, all_levels=True)
+    assert "6" not in str(refused.value)
 
 
 def test_of_all_levels_each_comes_after_what_it_waits_for() -> None:

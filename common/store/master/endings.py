@@ -23,6 +23,7 @@ from sqlalchemy import (
     exists,
     func,
     or_,
+    select,
     update,
 )
 
@@ -30,7 +31,7 @@ from common.model.failures import FailureReason
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.fixed_statement import FixedStatement
 from common.store.master.submissions import SUB_PROCESS
-from common.store.tables import process_definition, process_instance, task_instance
+from common.store.tables import process_definition, process_instance, project, task_instance
 from common.store.transaction import StoreConflictError, any_of, storable, unnested
 
 _ENDED: Final = unnested(
@@ -76,6 +77,7 @@ _GIVE_UP_PROMISES: Final = (
 _ENDED_CHILDREN: Final = unnested(
     "ended",
     task_id=Integer,
+    child_id=Integer,
     state=SmallInteger,
     at=DateTime(timezone=True),
     var_pool=Text,
@@ -89,6 +91,41 @@ _TOOK_TOO_LONG: Final = task_instance.c.reason.is_not(None) & (
 _WAS_STOPPED_ALONE: Final = (_ENDED_CHILDREN.c.state == TaskState.KILL) & (
     task_instance.c.wanted_state.is_distinct_from(int(TaskState.KILL))
 )
+_PARENT: Final = process_instance.alias("parent")
+_PARENTS_DEFINITION: Final = process_definition.alias("parents_definition")
+_CHILD: Final = process_instance.alias("child")
+# The reason of a child names tasks and parameters. Members of another project read the reason of
+# the attempt, and a share lets them read the name and the project of the child's definition alone.
+_ENDED_ELSEWHERE: Final = (
+    select(
+        func.concat(
+            "process instance ",
+            _CHILD.c.id,
+            " of the shared process definition '",
+            process_definition.c.name,
+            "' of the project '",
+            project.c.name,
+            "' ended as ",
+            case(
+                *(
+                    (_ENDED_CHILDREN.c.state == int(state), state.name)
+                    for state in (TaskState.FAILURE, TaskState.KILL, TaskState.PAUSE)
+                ),
+                else_=TaskState.SUCCESS.name,
+            ),
+        )
+    )
+    .select_from(_CHILD)
+    .join(_PARENT, _PARENT.c.id == task_instance.c.process_instance_id)
+    .outerjoin(process_definition, process_definition.c.id == _CHILD.c.process_definition_id)
+    .outerjoin(project, project.c.id == process_definition.c.project_id)
+    .outerjoin(_PARENTS_DEFINITION, _PARENTS_DEFINITION.c.id == _PARENT.c.process_definition_id)
+    .where(_CHILD.c.id == _ENDED_CHILDREN.c.child_id)
+    .where(_ENDED_CHILDREN.c.reason.is_not(None))
+    .where(process_definition.c.project_id.is_distinct_from(_PARENTS_DEFINITION.c.project_id))
+    .correlate(task_instance, _ENDED_CHILDREN)
+    .scalar_subquery()
+)
 _END_ATTEMPTS: Final = (
     update(task_instance)
     .where(task_instance.c.id == _ENDED_CHILDREN.c.task_id)
@@ -98,7 +135,10 @@ _END_ATTEMPTS: Final = (
         state=case((_TOOK_TOO_LONG, int(TaskState.FAILURE)), else_=_ENDED_CHILDREN.c.state),
         end_time=_ENDED_CHILDREN.c.at,
         var_pool=_ENDED_CHILDREN.c.var_pool,
-        reason=case((_TOOK_TOO_LONG, task_instance.c.reason), else_=_ENDED_CHILDREN.c.reason),
+        reason=case(
+            (_TOOK_TOO_LONG, task_instance.c.reason),
+            else_=func.coalesce(_ENDED_ELSEWHERE, _ENDED_CHILDREN.c.reason),
+        ),
         failure_reason=case(
             (_TOOK_TOO_LONG, task_instance.c.failure_reason),
             (
@@ -165,6 +205,7 @@ def give_up_promises(db: Connection, run_ids: Sequence[int]) -> None:
 def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
     """End the attempts that began these sub processes as their children ended; return the number.
 
+    The reason of a child of another project is not copied: it can name tasks.
     An attempt that has ended already, since it was given up, keeps its own end. The caller has
     locked the rows in order of id if there are several.
     """
@@ -172,6 +213,7 @@ def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
         _END_ATTEMPTS,
         {
             "ended_task_id": [child.parent_task_instance_id for child in children],
+            "ended_child_id": [child.process_instance_id for child in children],
             "ended_state": [int(_ATTEMPT_STATES[child.end.state]) for child in children],
             "ended_at": [child.end.at for child in children],
             "ended_var_pool": [child.end.var_pool for child in children],

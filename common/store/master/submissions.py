@@ -35,13 +35,12 @@ from common.model.states import TaskState
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.store.master.attempts import Place, place_in_queue
 from common.store.queue_entries import effective_group
-from common.store.sharing import projects_sharing
+from common.store.sharing import candidates, has_name, reached_by
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     command,
     process_definition,
     process_instance,
-    project,
     relation_process_instance,
     task_assignment,
     task_group,
@@ -93,22 +92,8 @@ _EARLIER_CHILDREN: Final = (
 _INSERT_RELATIONS: Final = insert(relation_process_instance).returning(
     relation_process_instance.c.id, sort_by_parameter_order=True
 )
-_DEFINITIONS_NAMED: Final = (
-    select(
-        process_definition.c.id,
-        process_definition.c.name,
-        process_definition.c.project_id,
-        project.c.name.label("project_name"),
-        projects_sharing(process_definition.c.id).label("shared"),
-    )
-    .outerjoin_from(process_definition, project, project.c.id == process_definition.c.project_id)
-    .where(
-        or_(
-            process_definition.c.id == any_of("ids"),
-            process_definition.c.name == _any_text("names"),
-        )
-    )
-    .order_by(process_definition.c.id)
+_DEFINITIONS_NAMED: Final = candidates().where(
+    or_(process_definition.c.id == any_of("ids"), has_name())
 )
 
 
@@ -443,17 +428,7 @@ def _child_definitions(
     projects = {row.id: row.project_id for row in known}
     for task_id, (name, parent_id) in names.items():
         own = projects.get(parent_id)
-        reached = [
-            Target(
-                id=row.id,
-                project_id=row.project_id,
-                name=row.name,
-                project_name=row.project_name,
-            )
-            for row in known
-            # A run whose definition is gone keeps what it refers to.
-            if row.name == name and (own is None or own == row.project_id or own in row.shared)
-        ]
+        reached = reached_by((row for row in known if row.name == name), own)
         target = resolve(
             reached, own_project=own or 0, project=children[task_id].decision.child_project
         )

@@ -101,6 +101,13 @@ def may_anywhere(db: Connection, principal: Principal, action: Action) -> bool:
     return bool(db.scalar(select(select(project.c.id).where(allowed).exists())))
 
 
+def may_in(
+    principal: Principal, action: Action, project_id: ColumnElement[Any]
+) -> ColumnElement[bool]:
+    """Build the condition that the principal may do this in a row's project."""
+    return actions_in(principal, project_id).op("&")(int(action)) != 0
+
+
 def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Build the condition of lists: the row's project is one that the principal may see.
 

@@ -77,6 +77,21 @@ def test_x45_a_sub_process_of_another_project_begins_only_while_it_is_shared() -
     assert "hidden" in why(planned(command, broken, parent=a_parent(project_id=8)))
 
 
+def test_x44_the_reason_of_a_foreign_child_that_cannot_begin_names_nothing_within_it() -> None:
+    command = read(LINE, **OF_TASK_45)
+    bad = a_definition(project_id=8, global_params='[{"prop": "hidden", "value": "${hidden}"}]')
+    shared = {"project_id": 9, "shared": frozenset({3})}
+    assert "hidden" in why(planned(command, bad, parent=a_parent(project_id=8)))
+    assert why(planned(command, bad, parent=a_parent(**shared))) == (
+        "process definition 'flights' of another project can't run as it is"
+    )
+    ring = planned(
+        command, a_definition(project_id=8), parent=a_parent(ancestors=(3, 777), **shared)
+    )
+    assert "'flights' would run inside itself" in why(ring)
+    assert "777" not in why(ring)
+
+
 def test_a_sub_process_that_is_not_waited_for_any_more_does_not_begin_t36c() -> None:
     found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=a_parent(waits=False))
     assert found == Drop(reason="task 'sub' does not wait for its child any more")
