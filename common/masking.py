@@ -23,7 +23,7 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
@@ -41,7 +41,12 @@ OPTION_KEYS: Final = frozenset({"others", "mainArgs"})
 CONSUMER_PROPERTIES: Final = "consumerProperties"
 SHOWN_CONSUMER_PROPERTIES: Final = ROUTE | TUNING.keys() | NO_EFFECT
 """The properties of a Kafka consumer that hold no secret; any other text may be one."""
-_PROVIDER_TYPES = frozenset({"default", "mapString"})
+_PROVIDER_FIELDS: Final = {
+    "default": frozenset({"type"}),
+    "mapString": frozenset({"type"}),
+    "environment": frozenset({"type", "variable"}),
+}
+"""The fields of a provider of a property that hold no secret, by the provider's type."""
 _PLACEHOLDERS = re.compile(
     r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]|\$ENV\{ORCAFLOW_SECRET_\w+\}))+\s*"
 )
@@ -180,31 +185,38 @@ def mask_text(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> st
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST_MASKED:
             text = text.replace(secret, mask).replace(printable(secret), mask)
-    if "@" in text:
-        text = _URL_USER.sub(lambda found: _masked_user(found, mask), text)
-    return _mask_named(_URL_PARAMETER, _URL_VALUE, text, mask) if "=" in text else text
-
-
-def _masked_user(found: re.Match[str], mask: str) -> str:
-    keep = found["keep"] or found["oracle"]
-    return found[0] if is_open(found[0].removeprefix(keep)) else f"{keep}{mask}"
+    text = _with_mask(text, _users(text), mask)
+    return _with_mask(text, _url_parameters(text), mask)
 
 
 def mask_setting(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> str:
     """Mask as `mask_text` does, and the values of secret names in `name=value`."""
-    text = _mask_options(mask_text(text, secrets, mask=mask), mask)
-    return _mask_named(_ASSIGNED, _VALUE, text, mask) if "=" in text else text
+    text = mask_text(text, secrets, mask=mask)
+    text = _with_mask(text, _options(text), mask)
+    return _with_mask(text, _assigned(text), mask)
 
 
 def mask_message(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) -> str:
     """Mask as `mask_setting` does, and values in JSON, in HTTP headers and after a colon."""
     if not secrets and _HARMLESS.fullmatch(text):
         return text  # Most fields are a word or a number.
-    text = _mask_options(mask_text(text, secrets, mask=mask), mask)
+    text = mask_text(text, secrets, mask=mask)
+    text = _with_mask(text, _options(text), mask)
     if ":" not in text and "=" not in text:
         return text  # No pattern fits without either.
     text = _HEADER.sub(rf"\g<keep>{mask}", text)
-    return _mask_named(_SAID, _VALUE, text, mask)
+    return _with_mask(text, _named(_SAID, _VALUE, text), mask)
+
+
+def places_in_text(name: str, text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each secret that `mask_value` masks within a text.
+
+    Places can overlap, because each pattern reads the whole text.
+    """
+    found = [*_users(text), *_url_parameters(text)]
+    if name in OPTION_KEYS:
+        found += [*_options(text), *_assigned(text)]
+    return found
 
 
 def shown_reason(reason: str | None) -> str | None:
@@ -250,7 +262,10 @@ def is_open(value: str) -> bool:
 
 def secrets_in_json(text: str) -> tuple[str, ...]:
     """Return the values of secret names in a text that holds JSON, and in the texts of that."""
-    return secrets_in_value(_nested(text))
+    try:
+        return secrets_in_value(_nested(text))
+    except RecursionError:
+        return ()
 
 
 def secrets_in_value(value: Any) -> tuple[str, ...]:
@@ -302,25 +317,35 @@ def replace_secrets(
     *,
     name: str = "",
     reads_all: bool = False,
+    nested: Callable[[str], Any] | None = None,
 ) -> Any:
     """Return a JSON value with each secret replaced by `secret`, and other texts by `text`.
 
-    Both are given the name by which a value is judged, as `mask_value` judges it. Without
-    `reads_all`, single words in lists are not given to `text`: a definition may have half a
-    million names of tasks.
+    The only walker that decides which values are secret: `mask_value` masks them, and
+    `common.sealing` encrypts them.
+
+    Both functions get the name by which a value is judged. Without `reads_all`, single words in
+    lists are not given to `text`: a definition may have half a million names of tasks. `nested`
+    reads the JSON object or list in a text, and returns None for any other text.
     """
+    read = nested or _nested
 
     def inner(item: Any, name: str) -> Any:
-        return replace_secrets(item, secret, text, name=name, reads_all=reads_all)
+        return replace_secrets(item, secret, text, name=name, reads_all=reads_all, nested=read)
 
     match value:
         case str() | int() | float() if name and is_secret(name) and not isinstance(value, bool):
             return secret(name, value)
         case str():
-            found = _nested(value)
-            if isinstance(found, dict | list):
-                replaced = inner(found, name)
-                return value if replaced == found else json.dumps(replaced, ensure_ascii=False)
+            try:
+                found = read(value)
+                if isinstance(found, dict | list):
+                    replaced = inner(found, name)
+                    if replaced == found:
+                        return value
+                    return json.dumps(replaced, ensure_ascii=False)
+            except RecursionError:
+                return secret(name, value)  # Nobody can tell what such a deep document holds.
             return text(name, value)
         case list():
             skips = not reads_all and not (name and is_secret(name))
@@ -332,7 +357,8 @@ def replace_secrets(
             ]
         case dict() if name == CONSUMER_PROPERTIES:
             return {
-                key: _replaced_property(str(key), item, secret, text) for key, item in value.items()
+                key: _replaced_property(str(key), item, secret, inner)
+                for key, item in value.items()
             }
         case dict():
             return {key: inner(item, _said(value, str(key), name)) for key, item in value.items()}
@@ -344,29 +370,28 @@ def _replaced_property(
     name: str,
     value: Any,
     secret: Callable[[str, object], object],
-    text: Callable[[str, str], str],
+    other: Callable[[Any, str], Any],
 ) -> Any:
-    """Replace the secrets of one property of a Kafka consumer.
+    """Replace the secrets of one property of a Kafka consumer, and `other` values.
 
     A property may also be an object that names a provider of the value. Its type is not secret, nor
     is the name of a variable of the environment.
     """
     match value:
-        case {"type": "environment"}:
-            return value
         case dict():
+            shown = _PROVIDER_FIELDS.get(str(value.get("type")), frozenset())
             return {
                 key: item
-                if key == "type" and item in _PROVIDER_TYPES
-                else _replaced_property(f"{name}.{key}", item, secret, text)
+                if key in shown
+                else _replaced_property(f"{name}.{key}", item, secret, other)
                 for key, item in value.items()
             }
         case list():
-            return [_replaced_property(name, item, secret, text) for item in value]
+            return [_replaced_property(name, item, secret, other) for item in value]
         case str() if name not in SHOWN_CONSUMER_PROPERTIES:
             return secret(name, value)
         case _:
-            return replace_secrets(value, secret, text, name=name)
+            return other(value, name)
 
 
 def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:
@@ -383,27 +408,56 @@ def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:
 
 
 def _nested(text: str) -> Any:
-    """Return the JSON object or list that a text holds; None if it holds none."""
+    """Return the JSON object or list that a text holds; None if it holds none.
+
+    `RecursionError` for one that is nested too deep.
+    """
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 
-def _mask_options(text: str, mask: str) -> str:
-    return _mask_named(_OPTION, _VALUE, text, mask) if "-" in text else text
+def _users(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of passwords in front of the hosts of URLs."""
+    if "@" not in text:
+        return
+    for found in _URL_USER.finditer(text):
+        begin = found.start() + len(found["keep"] or found["oracle"])
+        if not is_open(text[begin : found.end()]):
+            yield begin, found.end()
 
 
-def _mask_named(names: re.Pattern[str], values: re.Pattern[str], text: str, mask: str) -> str:
-    """Mask each value that stands behind a secret name."""
-    parts: list[str] = []
-    done = at = 0
+def _url_parameters(text: str) -> Iterator[tuple[int, int]]:
+    return _named(_URL_PARAMETER, _URL_VALUE, text) if "=" in text else iter(())
+
+
+def _options(text: str) -> Iterator[tuple[int, int]]:
+    return _named(_OPTION, _VALUE, text) if "-" in text else iter(())
+
+
+def _assigned(text: str) -> Iterator[tuple[int, int]]:
+    return _named(_ASSIGNED, _VALUE, text) if "=" in text else iter(())
+
+
+def _named(names: re.Pattern[str], values: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield the place of each value that stands behind a secret name."""
+    at = 0
     while found := names.search(text, at):
         at = found.end()
         # A value is looked for behind secret names alone: that of another may be one itself.
         if is_secret(found["name"]) and (value := values.match(text, at)):
-            parts += text[done:at], value[0] if is_open(value[0]) else mask
-            done = at = value.end()
-    return "".join([*parts, text[done:]])
+            at = value.end()
+            if not is_open(value[0]):
+                yield value.span()
+
+
+def _with_mask(text: str, places: Iterable[tuple[int, int]], mask: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for begin, end in places:
+        parts += text[done:begin], mask
+        done = end
+    return "".join([*parts, text[done:]]) if parts else text

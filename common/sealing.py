@@ -1,9 +1,10 @@
 """Finds the secrets in a JSON text, and puts *tokens* in their places. Pure.
 
-A secret is the value of a name that sounds secret, by the rule of `common.masking`, in an object,
-a property (`{"prop": name, "value": …}`) or a list, and of a property marked `"secret": true`, also
-where a text within the document holds JSON again. Its copies within the other parameters of the
-document are secret too.
+`common.masking` decides what is secret, and its walker visits the document. So everything that a
+front end masks is encrypted at rest: values of secret names, properties marked `"secret": true`,
+consumer properties, options in command lines, and passwords in URLs, also where a text within the
+document holds JSON again. Copies of a secret within the other parameters of the document are secret
+too.
 
 Only the characters of a secret are replaced; the document is never parsed and dumped. So opening it
 returns the same text to the letter, numbers and white space included.
@@ -13,11 +14,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Self, TypeAlias
 
-from common.masking import SHORTEST_MASKED, is_secret
+from common.masking import (
+    CONSUMER_PROPERTIES,
+    SHORTEST_MASKED,
+    is_open,
+    places_in_text,
+    replace_secrets,
+)
 
 TOKEN: Final = re.compile(
     r"""(?P<open>\\*")?sealed:(?P<key>[0-9a-f]{8}):(?P<text>[\w-]+)(?P<end>[.#])(?P<close>\\*")?"""
@@ -35,23 +41,22 @@ Span: TypeAlias = tuple[int, int, int]
 HINTS: Final = (
     *("pass", "pw", "secret", "token", "credential", "key", "psk", "sig"),
     *("authorization", "cookie", "digest"),
+    *(CONSUMER_PROPERTIES.lower(), "@", "\\u00"),
 )
-"""One of these is in every name that is secret."""
+"""One of these is in every document with a secret. An escape can hide any of the others."""
 _PIECE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}\[\],:])|([^\s{}\[\],:"]+)', re.DOTALL)
 _CHARACTER: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL
 )
-_NOT_SECRET: Final = re.compile(
-    r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]|\$ENV\{\w+\}))+\s*|\*+|aes256gcm:[0-9a-f]{8}:[\w+/=]+"
-)
-"""Placeholders, references, masks, and the encrypted values of data sources."""
+_STORED: Final = re.compile(r"\*+|aes256gcm:[0-9a-f]{8}:[\w+/=]+")
+"""Masks, and the encrypted values of data sources."""
 _NUMBER: Final = re.compile(r"-?[0-9]")
-_DEEPEST: Final = 4
-_LONGEST: Final = 4 * 1024 * 1024
+_DEEPEST: Final = 8
+_LONGEST: Final = 16 * 1024 * 1024
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Return False if no name in a text can be secret: a cheap check before all others."""
+    """Return False if a text holds no secret: a cheap check before all others."""
     lower = text.lower()
     return any(hint in lower for hint in HINTS)
 
@@ -91,141 +96,212 @@ def secret_spans(text: str) -> list[Span]:
     """Return the places of the secrets in a JSON text, in order; none for any other text."""
     if len(text) > _LONGEST or text.lstrip()[:1] not in ("{", "["):
         return []
-    return _spans(text, 0)
+    search = _Search()
+    try:
+        document = search.read(_Source(text))
+        if document is None:
+            return []
+        search.visit(document)
+    except RecursionError:
+        return []  # Every front end refuses documents of this depth.
+    return _in_order([*search.spans, *search.copies()])
 
 
-@dataclass(slots=True)
-class _Holder:
-    """An object or a list that is being read, and the name by which its values are judged."""
+class _Source:
+    """A JSON text. `places` are its characters' places in the outermost text, if it is inside."""
 
-    is_object: bool
-    name: str
-    key: str | None = None
-    prop: str | None = None
-    value: _Text | None = None
-    """The text at the key `value`, which is judged when the whole object is known."""
-    texts: list[_Text] = field(default_factory=list)
-    has_secret: bool = False
-    is_marked: bool = False
-    """It has `"secret": true`, as an output that repeats a secret."""
+    __slots__ = ("depth", "places", "text")
+
+    def __init__(self, text: str, places: Sequence[int] | None = None, depth: int = 0) -> None:
+        self.text, self.places, self.depth = text, places, depth
+
+    def place(self, at: int) -> int:
+        """Return the place of a character in the outermost text."""
+        return at if self.places is None else self.places[at]
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A text or a number with its place, without its quotes."""
+class _Text(str):
+    """A text of a document, decoded, with the place of its source between the quotes."""
 
+    __slots__ = ("begin", "end", "source")
+
+    source: _Source
     begin: int
     end: int
-    source: str
-    is_number: bool
+
+    @classmethod
+    def at(cls, decoded: str, source: _Source, begin: int, end: int) -> Self:
+        made = cls(decoded)
+        made.source, made.begin, made.end = source, begin, end
+        return made
+
+    def places(self) -> list[int] | None:
+        """Return the places of the characters, and the end; None if they can't be told apart."""
+        written = self.source.text[self.begin : self.end]
+        starts = [self.begin + each.start() for each in _CHARACTER.finditer(written)]
+        if len(starts) != len(self):
+            return None
+        return [self.source.place(each) for each in (*starts, self.end)]
 
 
-@dataclass(slots=True)
-class _Found:
-    secrets: list[_Text] = field(default_factory=list)
-    inner: list[Span] = field(default_factory=list)
-    parameters: list[_Text] = field(default_factory=list)
-    """Values of properties and neighbours of secrets, in which a secret may be repeated."""
+class _Number(float):
+    """A number of a document with its place."""
+
+    __slots__ = ("begin", "end", "source")
+
+    source: _Source
+    begin: int
+    end: int
+
+    @classmethod
+    def at(cls, written: str, source: _Source, begin: int) -> Self:
+        made = cls(written)
+        made.source, made.begin, made.end = source, begin, begin + len(written)
+        return made
 
 
-def _spans(text: str, depth: int) -> list[Span]:
-    found = _Found()
-    holders: list[_Holder] = []
-    for piece in _PIECE.finditer(text):
+class _Search:
+    """The secrets that were found in a document, and in the documents within it."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._secrets: dict[int, str] = {}
+        """The secrets by the identity of their values in `_documents`."""
+        self._documents: list[Any] = []
+        self._inside: set[int] = set()
+        """The identities of the texts that hold documents."""
+
+    def read(self, source: _Source) -> Any:
+        """Return a document whose texts and numbers have places; None for any other text.
+
+        `RecursionError` for a document that is nested too deep.
+        """
+        try:
+            json.loads(source.text)
+        except ValueError:
+            return None
+        document = _placed(source)
+        self._documents.append(document)
+        return document
+
+    def visit(self, document: Any) -> None:
+        """Find the secrets by the rules of `common.masking`."""
+        replace_secrets(document, self._secret, self._text, nested=self._nested)
+
+    def copies(self) -> Iterator[Span]:
+        """Yield the copies of secrets in parameters and next to secrets."""
+        known = {each for each in self._secrets.values() if len(each) >= SHORTEST_MASKED}
+        if not known:
+            return
+        longest_first = sorted(known, key=lambda each: (-len(each), each))
+        pattern = re.compile("|".join(map(re.escape, longest_first)))
+        for text in self._parameters():
+            found = list(pattern.finditer(text))
+            places = text.places() if found else None
+            if places is not None:
+                yield from ((places[each.start()], places[each.end()], -1) for each in found)
+
+    def _secret(self, _name: str, value: object) -> object:
+        if isinstance(value, _Number):
+            source = value.source
+            self._secrets[id(value)] = source.text[value.begin : value.end]
+            self._add(source.place(value.begin), source.place(value.end), source.depth)
+        elif isinstance(value, _Text) and _is_plain(value):
+            self._secrets[id(value)] = str(value)
+            self._add(value.source.place(value.begin), value.source.place(value.end))
+        return value
+
+    def _text(self, name: str, value: str) -> str:
+        found = places_in_text(name, value)
+        places = value.places() if found and isinstance(value, _Text) else None
+        if places is not None:
+            for begin, end in found:
+                if _is_plain(value[begin:end]):
+                    self._add(places[begin], places[end])
+        return value
+
+    def _nested(self, value: str) -> Any:
+        is_document = value.lstrip()[:1] in ("{", "[") and may_hold_secrets(value)
+        if not is_document or not isinstance(value, _Text) or value.source.depth >= _DEEPEST:
+            return None
+        places = value.places()
+        if places is None:
+            return None
+        document = self.read(_Source(str(value), places, value.source.depth + 1))
+        if document is not None:
+            self._inside.add(id(value))
+        return document
+
+    def _add(self, begin: int, end: int, depth: int = -1) -> None:
+        self.spans.append((begin, end, depth))
+
+    def _parameters(self) -> Iterator[_Text]:
+        """Yield values of properties and neighbours of secrets, in which one may be repeated."""
+        waiting = list(self._documents)
+        while waiting:
+            holder = waiting.pop()
+            items = list(holder.values() if isinstance(holder, dict) else holder)
+            waiting += [each for each in items if isinstance(each, dict | list)]
+            if not isinstance(holder, dict):
+                continue
+            if not any(id(each) in self._secrets for each in items):
+                items = [holder.get("value")] if isinstance(holder.get("prop"), str) else []
+            for each in items:
+                is_known = id(each) in self._secrets or id(each) in self._inside
+                if isinstance(each, _Text) and not is_known:
+                    yield each
+
+
+def _is_plain(value: str) -> bool:
+    """True if a value is neither empty, open, a mask nor encrypted already."""
+    closed = _STORED.fullmatch(value) or TOKEN.fullmatch(value)
+    return value != "" and not closed and not is_open(value)
+
+
+def _placed(source: _Source) -> Any:
+    """Read a document that is known to be JSON.
+
+    A key that occurs twice has a list of both values, so that both are judged by it.
+    """
+    top: list[Any] = []
+    holders: list[Any] = [top]
+    keys: list[str | None] = [None]
+    for piece in _PIECE.finditer(source.text):
         mark = piece[2]
-        top = holders[-1] if holders else None
+        holder = holders[-1]
         if mark is None:
-            _read(piece, top, found, depth)
+            if isinstance(holder, dict) and keys[-1] is None:
+                keys[-1] = _decoded(piece[1])
+            else:
+                _put(holder, keys[-1], _leaf(piece, source))
         elif mark in "{[":
-            holders.append(_Holder(is_object=mark == "{", name=_name_in(top)))
+            made: Any = {} if mark == "{" else []
+            _put(holder, keys[-1], made)
+            holders.append(made)
+            keys.append(None)
         elif mark in "}]":
-            if not holders:
-                return []
-            _close(holders.pop(), found, depth)
-        elif mark == "," and top is not None and top.is_object:
-            top.key = None
-    return _in_order([*_own(found, depth), *found.inner])
+            holders.pop()
+            keys.pop()
+        elif mark == ",":
+            keys[-1] = None
+    return top[0]
 
 
-def _read(piece: re.Match[str], top: _Holder | None, found: _Found, depth: int) -> None:
-    is_text = piece[1] is not None
-    if top is None:
-        return
-    if top.is_object and top.key is None:
-        if is_text:
-            top.key = _decoded(piece[1])
-        return
-    source = piece[1] if is_text else piece[3]
-    if not is_text and not _NUMBER.match(source):
-        top.is_marked |= top.is_object and top.key == "secret" and source == "true"
-        return
-    begin = piece.start(1) if is_text else piece.start(3)
-    said = _Text(begin, begin + len(source), source, not is_text)
-    if top.is_object and top.key == "prop" and is_text:
-        top.prop = _decoded(source)
-    if top.is_object and top.key == "value":
-        top.value = said
-    else:
-        _judge(said, _name_in(top), top, found, depth)
+def _put(holder: Any, key: str | None, value: Any) -> None:
+    if isinstance(holder, list):
+        holder.append(value)
+    elif key is not None:
+        is_value = key not in ("prop", "secret", "type")
+        holder[key] = [holder[key], value] if is_value and key in holder else value
 
 
-def _close(holder: _Holder, found: _Found, depth: int) -> None:
-    """Judge the value of a property by its name, now that both are known."""
-    if holder.value is not None:
-        if holder.prop is not None:
-            found.parameters.append(holder.value)
-        holder.key = "value"
-        is_marked = holder.is_marked and holder.prop is not None
-        name = "secret" if is_marked else _name_in(holder)
-        _judge(holder.value, name, holder, found, depth)
-    if holder.is_object and holder.has_secret:
-        found.parameters += holder.texts
-
-
-def _judge(said: _Text, name: str, holder: _Holder, found: _Found, depth: int) -> None:
-    if is_secret(name):
-        is_plain = _NOT_SECRET.fullmatch(said.source) or TOKEN.fullmatch(said.source)
-        if said.source and not is_plain:
-            found.secrets.append(said)
-            holder.has_secret = True
-    elif not said.is_number:
-        holder.texts.append(said)
-        found.inner += _within(said, depth)
-
-
-def _within(said: _Text, depth: int) -> Iterator[Span]:
-    """Return the secrets of the JSON that a text holds, as places in the text around it."""
-    if said.source.lstrip("\\nrt \n\t")[:1] not in ("{", "[") or depth >= _DEEPEST:
-        return
-    if not any(hint in said.source.lower() for hint in HINTS):
-        return
-    places = [said.begin + each.start() for each in _CHARACTER.finditer(said.source)]
-    inner = _decoded(said.source)
-    if inner is None or len(inner) != len(places):
-        return
-    places.append(said.end)
-    for begin, end, number in _spans(inner, depth + 1):
-        yield places[begin], places[end], number
-
-
-def _own(found: _Found, depth: int) -> Iterator[Span]:
-    """Return the secrets of this level, and their copies in parameters."""
-    known = {id(each) for each in found.secrets}
-    for each in found.secrets:
-        yield each.begin, each.end, depth if each.is_number else -1
-    copied = {each.source for each in found.secrets if len(each.source) >= SHORTEST_MASKED}
-    if not copied:
-        return
-    longest_first = sorted(copied, key=lambda each: (-len(each), each))
-    copies = re.compile("|".join(map(re.escape, longest_first)))
-    for each in found.parameters:
-        if id(each) in known or each.is_number:
-            continue
-        # An escape must not be cut in two.
-        borders = {place.start() for place in _CHARACTER.finditer(each.source)} | {len(each.source)}
-        for copy in copies.finditer(each.source):
-            if borders.issuperset(copy.span()):
-                yield each.begin + copy.start(), each.begin + copy.end(), -1
+def _leaf(piece: re.Match[str], source: _Source) -> Any:
+    if piece[1] is not None:
+        return _Text.at(_decoded(piece[1]), source, piece.start(1), piece.end(1))
+    written = piece[3]
+    if _NUMBER.match(written):
+        return _Number.at(written, source, piece.start(3))
+    return {"true": True, "false": False}.get(written)
 
 
 def _in_order(spans: list[Span]) -> list[Span]:
@@ -237,22 +313,8 @@ def _in_order(spans: list[Span]) -> list[Span]:
     return kept
 
 
-def _name_in(holder: _Holder | None) -> str:
-    """Return the name by which a value in a holder is judged: that of a secret holder, or a key."""
-    if holder is None:
-        return ""
-    if not holder.is_object or is_secret(holder.name):
-        return holder.name
-    if holder.key == "value" and holder.prop is not None:
-        return holder.prop
-    return holder.key or ""
-
-
-def _decoded(source: str) -> str | None:
-    try:
-        decoded: str = json.loads(f'"{source}"', strict=False)
-    except ValueError:
-        return None
+def _decoded(source: str) -> str:
+    decoded: str = json.loads(f'"{source}"') if "\\" in source else source
     return decoded
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from common.datasource_keys import DatasourceKeys
 from common.errors import NotAllowedError
-from common.masking import is_secret
+from common.masking import CONSUMER_PROPERTIES, is_secret, mask_value
 from common.parameter_keys import AsItIs, ParameterKeys, Whole
-from common.sealing import MARK, secret_spans
+from common.sealing import MARK, may_hold_secrets, secret_spans
+from tests.integration.planted_secrets import Planted, a_document, consumer_properties
 
 NAMES = ("password", "api_key", "name", "value", "prop", "url", "token", "x", "params")
 
@@ -44,7 +45,44 @@ def test_a_secret_is_the_value_of_a_name_that_sounds_secret() -> None:
         "credentials": ["fifth", 6],
     }
     found = secrets_of(json.dumps(document))
-    assert found == ["first", "third", "default", "fourth", "fifth", "6"]
+    assert found == ["first", "third", "fourth", "fifth", "6"]
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_everything_that_a_front_end_masks_is_encrypted(
+    keys: ParameterKeys, ensure_ascii: bool
+) -> None:
+    planted = Planted()
+    streams = {CONSUMER_PROPERTIES: consumer_properties(planted, "supervisor")}
+    document = a_document(planted, "définition", "x") | {"spec": {"ioConfig": streams}}
+    nested = {"text": json.dumps({"text": json.dumps(streams)}), "document": document}
+    assert planted.shown_in(json.dumps(mask_value(nested)).encode()) == []
+    text = json.dumps(nested, ensure_ascii=ensure_ascii)
+    sealed = keys.sealed(text)
+    assert planted.shown_in(sealed.encode()) == []
+    assert keys.opened(sealed) == text
+
+
+def test_an_escape_or_a_second_key_hides_no_secret() -> None:
+    assert secrets_of('{"p\\u0061ssword": "hush"}') == ["hush"]
+    assert secrets_of('{"password": "hush", "password": "other"}') == ["hush", "other"]
+    assert secrets_of('{"url": "http:\\/\\/me:hu\\u0073h@host"}') == ["hu\\u0073h"]
+    assert may_hold_secrets('{"p\\u0061ss": 1}')
+
+
+@pytest.mark.parametrize("depth", [20, 400, 100_000])
+def test_a_deep_document_within_a_text_hides_no_secret(keys: ParameterKeys, depth: int) -> None:
+    inner = "[" * depth + '{"password": "planted"}' + "]" * depth
+    document = {"StartParams": inner}
+    assert "planted" not in json.dumps(mask_value(document))
+    sealed = keys.sealed(json.dumps(document))
+    assert "planted" not in sealed
+    assert json.loads(keys.opened(sealed)) == document
+
+
+def test_a_provider_hides_nothing_next_to_the_name_of_a_variable() -> None:
+    given = {"type": "environment", "variable": "KAFKA", "other": "hush"}
+    assert secrets_of(json.dumps({CONSUMER_PROPERTIES: {"sasl.password": given}})) == ["hush"]
 
 
 def test_the_name_of_a_property_may_stand_behind_its_value() -> None:
