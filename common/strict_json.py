@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -18,6 +19,18 @@ MAX_BYTES: Final = 10_000_000
 MAX_DEPTH: Final = 100
 MAX_CONTAINERS: Final = 500_000
 """Objects and lists of one document. Ten thousand tasks, the most of a definition, have 100,000."""
+
+
+class NotJsonError(InvalidDefinitionError):
+    """A text is not JSON at all."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The number of objects and lists that several texts together may still have."""
+
+    containers: int
+
 
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
@@ -35,8 +48,11 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-def strict_json(content: bytes) -> Any:
-    """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting, NUL and size."""
+def strict_json(content: bytes, budget: Budget | None = None) -> Any:
+    """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting, NUL and size.
+
+    `budget` is for several texts; without it the document may have `MAX_CONTAINERS`.
+    """
     if len(content) > MAX_BYTES:
         _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
     try:
@@ -44,7 +60,7 @@ def strict_json(content: bytes) -> Any:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         _refuse(f"line {line}: byte {error.start} is not UTF-8")
-    _check_depth(content)
+    _check_depth(content, Budget(MAX_CONTAINERS) if budget is None else budget)
     mistakes: list[str] = []
 
     def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -65,7 +81,8 @@ def strict_json(content: bytes) -> Any:
     try:
         document = json.loads(text, object_pairs_hook=of_pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
-        _refuse(f"line {error.lineno} column {error.colno}: not JSON: {error.msg}")
+        where = f"line {error.lineno} column {error.colno}"
+        raise NotJsonError((f"{where}: not JSON: {error.msg}",)) from None
     except ValueError as error:
         # A whole number of thousands of digits is refused by Python itself.
         _refuse(str(error))
@@ -80,15 +97,15 @@ def check_storable(document: object, mistakes: Sequence[str] = ()) -> None:
         raise InvalidDefinitionError((*mistakes, *found))
 
 
-def _check_depth(content: bytes) -> None:
+def _check_depth(content: bytes, budget: Budget) -> None:
     """Before parsing, since the parser itself recurses, and needs 100 bytes for each of them."""
-    depth = count = 0
+    depth = 0
     for token in _STRING_OR_BRACKET.finditer(content):
         sign = token.group()
         if sign in (b"[", b"{"):
             depth += 1
-            count += 1
-            if count > MAX_CONTAINERS:
+            budget.containers -= 1
+            if budget.containers < 0:
                 _refuse(f"has more than {MAX_CONTAINERS:,} objects and lists")
             if depth > MAX_DEPTH:
                 line = content.count(b"\n", 0, token.start()) + 1

@@ -33,6 +33,7 @@ from common.strict_json import content_of, strict_json
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.definition_document import Source, nodes_of, objects_of
+from operations.document_limits import FindingLimits, document_mistakes
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
 from operations.leniency import (
@@ -202,6 +203,7 @@ class _Rules:
     looks_up: bool = True
     inlines: bool = False
     tasks: dict[int, str] = field(default_factory=dict)
+    limits: FindingLimits = field(default_factory=FindingLimits)
 
 
 def read_definition_files(
@@ -293,8 +295,9 @@ def _entries(
         mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
         return []
     listed = document if isinstance(document, list) else [document]
-    if not listed:
-        mistakes.append(Mistake(place=file, text="the list is empty"))
+    wrong = document_mistakes(document)
+    mistakes += [Mistake(place=Place(file=path, index=at), text=text) for at, text in wrong]
+    if wrong:
         return []
     if name is not None and len(listed) > 1:
         text = f"holds {len(listed)} definitions, so one name can't be given to it"
@@ -409,7 +412,7 @@ def _document(
         wrong.append("description: must be text")
     inner = entry.inner
     later = entry.later
-    findings = list(_unread(entry, rules))
+    findings = list(rules.limits.bounded(_unread(entry, rules)))
     if later is not None:
         findings = [*later.findings, *without_mistakes(findings)]
         name_tasks_awaited(inner, rules.tasks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from common.model.node_keys import DEFINITION_KEYS, NODE_KEYS
@@ -64,6 +65,8 @@ _PARTS_IN_PARAMS: Final = ("dependence", "conditionResult", "switchResult", "wai
 
 _MISSPELLED: Final = 0.88
 _SIMILAR: Final = 0.75
+_LONGEST: Final = 100
+"""Characters of a key that are compared; no known key is as long."""
 
 
 def key_findings(document: Mapping[str, Any], *, strict: bool) -> Iterator[Finding]:
@@ -91,16 +94,22 @@ def unread_keys(
     for key in holder:
         if key in known or (key == _EDITORS_KEY and task is None):
             continue
-        like = {each.casefold(): each for each in sorted(known)}
-        near = difflib.get_close_matches(key.casefold(), like, n=1, cutoff=_SIMILAR)
-        is_misspelled = bool(near) and _is_misspelled(key.casefold(), near[0])
+        near, is_misspelled = _nearest(key[:_LONGEST].casefold(), tuple(sorted(known)))
         yield Finding(
             severity=Severity.MISTAKE if strict or is_misspelled else Severity.WARNING,
             node=task,
             key=f"{place}.{key:.80}" if place else f"{key:.80}",
             problem="is not known and has no effect",
-            cure=f"did you mean {like[near[0]]!r}?" if near else cure,
+            cure=f"did you mean {near!r}?" if near else cure,
         )
+
+
+@lru_cache(maxsize=4096)
+def _nearest(key: str, known: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Return the known key that a key resembles most, and True if the key is its misspelling."""
+    like = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(key, like, n=1, cutoff=_SIMILAR)
+    return (like[near[0]], _is_misspelled(key, near[0])) if near else (None, False)
 
 
 def _is_misspelled(key: str, known: str) -> bool:

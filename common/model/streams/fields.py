@@ -218,7 +218,7 @@ class Fields:
         for key in self._values:
             if key in self._known:
                 continue
-            near = difflib.get_close_matches(str(key), sorted(self._known), n=1)
+            near = difflib.get_close_matches(str(key)[:100], sorted(self._known), n=1)
             advice = f"; did you mean {near[0]}?" if near else ""
             self._add(self.at(shown(key)[1:-1]), f"is not a known key{advice}")
 
