@@ -7,7 +7,6 @@ and so are the edges that lead to it.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.line_changes import Steps, changed_lines, replaced_lines
 from common.masking import MASK
 from common.model.reach import FOREIGN
 
@@ -24,6 +24,10 @@ _MOST_COMPARED: Final = 40
 _LONGEST_TEXT: Final = 1000
 """Lines of a text that are compared one by one; comparing takes time by their square."""
 _MOST_COMPARED_LINES: Final = 20_000
+_MOST_STEPS: Final = 5_000_000
+"""Pairs of lines that are looked at in one comparison; that takes two seconds."""
+_MOST_WORDS: Final = 1_000_000
+"""Words that are looked at to find renamed tasks."""
 _JSON: Final = "processDefinitionJson"
 # What these say is told as names and edges, or means nothing here.
 _ELSEWHERE: Final = frozenset({"name", "preTasks", "id", "code"})
@@ -163,6 +167,8 @@ def _renamed(
     if len(rest) > _MOST_COMPARED or len(left) > _MOST_COMPARED:
         return found
     words = {id(node): _words(node) for node in (*rest.values(), *left.values())}
+    if sum(len(words[id(node)]) for node in rest.values()) * len(left) > _MOST_WORDS:
+        return found
     pairs = [
         (_likeness(words[id(node)], words[id(other)]), name, now)
         for name, node in rest.items()
@@ -295,6 +301,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._left = _MOST_COMPARED_LINES
+        self._steps = Steps(_MOST_STEPS)
 
     def of(self, before: Any, after: Any) -> tuple[str, ...]:
         """The lines that differ, with those around; none for texts of one line, or long ones."""
@@ -307,9 +314,9 @@ class _Lines:
             return ()
         if size > _LONGEST_TEXT or size > self._left:
             # Comparing would take too long. The text is shown all the same: it may hide something.
-            return (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
+            return replaced_lines(old, new)
         self._left -= size
-        return tuple(list(difflib.unified_diff(old, new, lineterm="", n=2))[2:])
+        return changed_lines(old, new, self._steps)
 
 
 def _risks(
