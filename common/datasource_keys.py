@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote
 
 from common.errors import SchedulerError
 from common.masking import replace_secrets
+from common.model.connection_params import ConnectionParamsError, read_connection_params
 from common.model.datasource_urls import split_url, with_netloc
 
 if TYPE_CHECKING:
@@ -263,10 +264,9 @@ def _seal(text: str, key: bytes) -> str:
 
 def _object(connection_params: str) -> dict[str, Any] | None:
     try:
-        document = json.loads(connection_params)
-    except (ValueError, RecursionError):
+        return read_connection_params(connection_params)
+    except ConnectionParamsError:
         return None
-    return document if isinstance(document, dict) else None
 
 
 def _apart(document: dict[str, Any]) -> dict[str, Any]:

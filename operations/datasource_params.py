@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 from common.datasource_keys import URL_PASSWORD
 from common.errors import SchedulerError
+from common.model.connection_params import ConnectionParamsError, read_connection_params
 from common.model.datasource_urls import RefusedUrlError, check_url, split_url, with_netloc
 from common.model.streams.connections import KAFKA
 
@@ -184,10 +185,6 @@ def connection_url(type_: int, connection_params: str, *, data_dir: str) -> str:
 
 def _read(connection_params: str) -> dict[str, Any]:
     try:
-        given = json.loads(connection_params)
-    except (ValueError, RecursionError):
-        # Not chained: the decoder's error holds the text, and with it the password.
-        raise DatasourceError("connection_params is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise DatasourceError("connection_params must be a JSON object")
-    return given
+        return read_connection_params(connection_params)
+    except ConnectionParamsError as error:
+        raise DatasourceError(f"connection_params {error}") from None

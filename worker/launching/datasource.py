@@ -10,7 +10,6 @@ this module only in a `Target`, and no message repeats what stands in the row.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from urllib.parse import unquote
 
 from common.masking import secrets_in_json
 from common.model import datasource_references
+from common.model.connection_params import ConnectionParamsError, read_connection_params
 from common.model.datasource_urls import RefusedUrlError, check_url, is_below, split_url
 from common.model.grants import GrantKind
 from common.model.task_type import DatasourceUse, Key, Shape, ValueFaultError
@@ -109,12 +109,9 @@ def target(params: Mapping[str, Any], source: DataSource | None, *, data_dir: st
         raise NotGrantedError(GrantKind.DATASOURCE, wanted, key="params.datasource")
     place = f"data source {source.name!r}"
     try:
-        given = json.loads(source.connection_params)
-    except (ValueError, RecursionError):
-        # Not chained: the decoder's error holds the text, and with it the password.
-        raise TaskParameterError(f"{place}: connection_params is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise TaskParameterError(f"{place}: connection_params must be a JSON object")
+        given = read_connection_params(source.connection_params)
+    except ConnectionParamsError as error:
+        raise TaskParameterError(f"{place}: connection_params {error}") from None
     if given.get("url"):
         return _of_url(source.name, place, _text(place, given, "url"), data_dir)
     if source.type != _POSTGRESQL:
@@ -130,10 +127,9 @@ def target(params: Mapping[str, Any], source: DataSource | None, *, data_dir: st
 def passwords_of(source: DataSource) -> tuple[str, ...]:
     """Return the passwords in a row, in every spelling; none of one that can't be read."""
     try:
-        given = json.loads(source.connection_params)
-        url = given.get("url") if isinstance(given, dict) else None
+        url = read_connection_params(source.connection_params).get("url")
         in_url = split_url(url).password if isinstance(url, str) else None
-    except (ValueError, RecursionError):
+    except ValueError:
         return ()
     found = secrets_in_json(source.connection_params)
     return tuple(dict.fromkeys(each for one in (*found, in_url or "") for each in _spellings(one)))
@@ -259,9 +255,9 @@ def _pairs(place: str, given: object) -> list[tuple[str, str]]:
     text = given.strip()
     if text.startswith("{"):
         try:
-            return [(str(key), str(value)) for key, value in json.loads(text).items()]
-        except (ValueError, RecursionError):
-            raise TaskParameterError(f"{place}: other is not valid JSON") from None
+            return [(str(key), str(value)) for key, value in read_connection_params(text).items()]
+        except ConnectionParamsError as error:
+            raise TaskParameterError(f"{place}: other {error}") from None
     parts = [part.partition("=") for part in re.split(r"[&;]", text) if part.strip()]
     return [(unquote(key), unquote(value)) for key, _, value in parts]
 

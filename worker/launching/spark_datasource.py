@@ -11,13 +11,13 @@ own, never inside a URL, and no message repeats what stands in the row.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from common.model.connection_params import ConnectionParamsError, read_connection_params
 from common.model.datasource_references import SparkSource, spark_sources
 from common.model.grants import GrantKind
 from worker.launching.base import NotGrantedError, TaskParameterError
@@ -135,12 +135,9 @@ def spark_datasources(
 def _options(name: str, row: DataSource) -> SparkDatasource:
     place = f"data source {row.name!r}"
     try:
-        given = json.loads(row.connection_params)
-    except (ValueError, RecursionError):
-        # Not chained: the decoder's error holds the text, and with it the password.
-        raise TaskParameterError(f"{place}: connection_params is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise TaskParameterError(f"{place}: connection_params must be a JSON object")
+        given = read_connection_params(row.connection_params)
+    except ConnectionParamsError as error:
+        raise TaskParameterError(f"{place}: connection_params {error}") from None
     user, password = _text(place, given, "user"), _text(place, given, "password")
     alchemy = _text(place, given, "url")
     if alchemy:
@@ -249,9 +246,9 @@ def _other(place: str, given: object) -> Iterator[tuple[str, str]]:
         return
     if isinstance(given, str) and given.strip().startswith("{"):
         try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise TaskParameterError(f"{place}: other is not valid JSON") from None
+            given = read_connection_params(given)
+        except ConnectionParamsError as error:
+            raise TaskParameterError(f"{place}: other {error}") from None
     if isinstance(given, str):
         pairs = [part.partition("=")[::2] for part in re.split(r"[&;]", given) if part.strip()]
     elif isinstance(given, Mapping):
