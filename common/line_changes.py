@@ -50,9 +50,13 @@ def replaced_lines(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 class _Matcher(difflib.SequenceMatcher[str]):
     """A matcher that counts the pairs of lines that it looks at."""
 
+    b2j: dict[str, list[int]]
+    """The places of each line of the new text, as the base keeps them."""
+
     def __init__(self, old: Sequence[str], new: Sequence[str], steps: Steps) -> None:
         super().__init__(None, old, new)
         self._steps = steps
+        self._size = len(old)
         pairs = (1 + len(self.b2j.get(line, ())) for line in old)
         self._pairs_before = [0, *accumulate(pairs)]
 
@@ -60,7 +64,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
         """Find a match as the base does, after its steps are counted."""
-        end = len(self.a) if ahi is None else ahi
+        end = self._size if ahi is None else ahi
         self._steps.take(self._pairs_before[end] - self._pairs_before[alo])
         return super().find_longest_match(alo, ahi, blo, bhi)
 
