@@ -28,7 +28,7 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 from zoneinfo import ZoneInfo
 
-from common.cron import merged
+from common.cron import Timetable, merged
 from common.dag import DagError, build_dag
 from common.errors import BadCommandError, InvalidDefinitionError
 from common.firing import ScheduleFaultError, timetable_of
@@ -138,30 +138,40 @@ def plan_complements(
     """The complements to be written: of the definition itself, then of those downstream in turn.
 
     `schedules` are the online ones of the definition, `dependents` the definitions with DEPENDENT
-    tasks, `zone` the cluster's; none has more than `utmost` dates. Raises `BadCommandError` with
-    the mistake.
+    tasks, `zone` the cluster's. All complements together have at most `utmost` dates. Raises
+    `BadCommandError` with the mistake.
     """
     dates, zone_name = complement_dates(request, schedules, zone=zone, utmost=utmost)
     found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
     if request.downstream is Downstream.NONE:
         return tuple(found)
     spans = _spans(request, dates, _zone(zone_name, zone))
+    limit = utmost if request.confirmed else DATE_LIMIT
+    left = utmost - len(dates)
     for each in downstream_of(
         definition, dependents, graph=graph, all_levels=request.downstream is Downstream.ALL
     ):
         own_dates, own_zone = dates, zone_name
         if each.schedules:
             own_zone = zone_of_dates(each.schedules, zone=zone).key
-            fires = _fires_within(spans, each.schedules, zone=zone, most=utmost)
-            _check_number(
-                len(fires),
-                request.confirmed,
-                utmost,
-                of=f"process definition {each.name!r}"
-                if each.project_id == definition.project_id
-                else FOREIGN,
-            )
+            fires = _fires_within(spans, each.schedules, zone=zone, most=min(limit, left))
+            if len(fires) <= left:
+                _check_number(
+                    len(fires),
+                    request.confirmed,
+                    utmost,
+                    of=f"process definition {each.name!r}"
+                    if each.project_id == definition.project_id
+                    else FOREIGN,
+                )
             own_dates = _in_order(fires, request.order)
+        # Looking into a span is work too, also where no fire is in it.
+        left -= max(len(own_dates), len(spans) if each.schedules else 0)
+        if left < 0:
+            raise BadCommandError(
+                f"this complement and those downstream have more than {utmost:,} dates in all;"
+                " split it"
+            )
         # One that fires once a month has nothing to do for a week in the middle of it.
         if own_dates:
             found.append(_new(request, each.id, own_dates, own_zone, after=len(found) - 1))
@@ -189,7 +199,8 @@ def _fires_within(
     most: int,
 ) -> list[datetime]:
     """The fires within any of these, each once; one more than `most` if there are that many."""
-    fires = chain.from_iterable(_fires(schedules, first, last, zone=zone) for first, last in spans)
+    timetables = _timetables(schedules, zone=zone)
+    fires = chain.from_iterable(merged(timetables, first, last) for first, last in spans)
     return list(dict.fromkeys(islice(fires, most + 1)))
 
 
@@ -368,7 +379,7 @@ def _dates_of_range(
             " complementStartDate"
         )
     if schedules:
-        dates = _fires(schedules, first, last, zone=zone)
+        dates = merged(_timetables(schedules, zone=zone), first, last)
         span += f", fires of {_lines(schedules)},"
     else:
         dates = _daily(first, last, own_zone)
@@ -378,9 +389,7 @@ def _dates_of_range(
     return found
 
 
-def _fires(
-    schedules: Sequence[Schedule], first: datetime, last: datetime, *, zone: ZoneInfo
-) -> Iterator[datetime]:
+def _timetables(schedules: Sequence[Schedule], *, zone: ZoneInfo) -> list[Timetable]:
     timetables = []
     for each in schedules:
         try:
@@ -391,7 +400,7 @@ def _fires(
                 f"schedule {each.id} can't say which dates there are: {error}; mend it, or set it"
                 " offline"
             ) from error
-    return merged(timetables, first, last)
+    return timetables
 
 
 def _daily(first: datetime, last: datetime, zone: ZoneInfo) -> Iterator[datetime]:

@@ -12,7 +12,12 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from common.complementing import plan_complements, zone_of_dates
+from common.complementing import (
+    UTMOST_DATES,
+    UTMOST_DATES_OF_ROW,
+    plan_complements,
+    zone_of_dates,
+)
 from common.errors import BadCommandError, NotAllowedError, SchedulerError
 from common.model.alerts import warning_group_of
 from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
@@ -226,6 +231,8 @@ def _new_complements(
             dependents=dependents,
             zone=zone,
             graph=_graph,
+            # A process of the command line may work long, and a thread of a server may not.
+            utmost=UTMOST_DATES if session.principal.owns_database else UTMOST_DATES_OF_ROW,
         )
     except BadCommandError as error:
         raise NotAllowedError(str(error)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -11,12 +12,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common import complementing
 from common.complementing import (
     complement_dates,
     downstream_of,
     plan_complements,
     read_request,
 )
+from common.cron import merged
 from common.errors import BadCommandError
 from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandType
@@ -463,3 +466,54 @@ def test_a_list_is_followed_by_the_fires_of_its_days_downstream_and_no_others() 
     )
     shown = [f"{date.astimezone(NEW_YORK):%m-%d %H:%M}" for date in found[1].dates]
     assert shown == ["01-05 03:00", "02-05 03:00"]
+
+
+def test_all_complements_together_have_a_bounded_number_of_dates_x66(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = 0
+
+    def counted(timetables: Any, first: datetime, last: datetime) -> Iterator[datetime]:
+        nonlocal taken
+        for each in merged(timetables, first, last):
+            taken += 1
+            yield each
+
+    monkeypatch.setattr(complementing, "merged", counted)
+    each_second = replace(waits_for(4, 3), schedules=(a_schedule("* * * * * ?"),))
+    days = a_range(
+        "2013-01-01 00:00:00", "2013-01-03 00:00:00", complementDependentMode="ALL_DEPENDENT"
+    )
+    with pytest.raises(BadCommandError, match="if that is meant"):
+        _planned(days, each_second)
+    assert taken <= 10_001
+    hourly = [
+        replace(waits_for(4 + at, 3), schedules=(a_schedule("0 0 * * * ?"),)) for at in (0, 1)
+    ]
+    taken = 0
+    with pytest.raises(BadCommandError, match="more than 60 dates in all"):
+        _planned(days, *hourly, utmost=60)
+    assert taken <= 62
+    assert len(_planned(days, *hourly, utmost=200)) == 3
+    list_of_days = ",".join(f"2013-01-{day:02} 00:00:00" for day in range(1, 31))
+    listed = read_request(
+        a_command(complementScheduleDateList=list_of_days, complementDependentMode="ALL_DEPENDENT"),
+        zone=NEW_YORK,
+    )
+    never = [replace(each, schedules=(a_schedule("0 0 0 1 1 ? 2199"),)) for each in hourly]
+    with pytest.raises(BadCommandError, match="more than 80 dates in all"):
+        _planned(listed, *never, utmost=80)
+
+
+def _planned(
+    request: ComplementRequest, *dependents: DependentDefinition, utmost: int = 1_000_000
+) -> tuple[NewComplement, ...]:
+    return plan_complements(
+        request,
+        FLIGHTS,
+        schedules=(),
+        dependents=dependents,
+        zone=NEW_YORK,
+        graph=graph,
+        utmost=utmost,
+    )
