@@ -25,9 +25,9 @@ _LONGEST_TEXT: Final = 1000
 """Lines of a text that are compared one by one; comparing takes time by their square."""
 _MOST_COMPARED_LINES: Final = 20_000
 _MOST_STEPS: Final = 5_000_000
-"""Pairs of lines that are looked at in one comparison; that takes two seconds."""
+"""The most pairs of lines that one comparison checks, in about two seconds."""
 _MOST_WORDS: Final = 1_000_000
-"""Words that are looked at to find renamed tasks."""
+"""The most words that are checked to find renamed tasks."""
 _JSON: Final = "processDefinitionJson"
 # What these say is told as names and edges, or means nothing here.
 _ELSEWHERE: Final = frozenset({"name", "preTasks", "id", "code"})

@@ -48,7 +48,7 @@ def replaced_lines(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """A matcher that counts the pairs of lines that it looks at."""
+    """A matcher that counts the pairs of lines that it checks."""
 
     b2j: dict[str, list[int]]
     """The places of each line of the new text, as the base keeps them."""

@@ -38,7 +38,7 @@ _FIELDS: Final = frozenset(
         *("others", "conf", "connectionParams", "connection_params"),
     }
 )
-"""The keys whose values are JSON, and may be texts that hold it."""
+"""The keys of JSON values, which may be texts that hold the JSON."""
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ def _is_holder(value: object) -> bool:
 
 
 def _where(place: _Place) -> str:
-    """Return the keys on the way to a place; those of a task begin with the task's name."""
+    """Return the keys on the way to a place. In a task the task's name comes first."""
     words = ""
     step: _Place | None = place
     while step is not None and step[0] is not None:

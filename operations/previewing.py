@@ -29,7 +29,7 @@ from operations.stored_schedules import NO_END, as_schedule, schedules_of, sched
 from operations.times import cluster_zone, read_moment, stored_name
 
 MAX_OVERDUE: Final = 100_000
-"""More overdue fires than this are not counted."""
+"""The number of overdue fires of a preview that are counted. Each schedule has one at least."""
 LINE_ID: Final = 0
 """The id of the one schedule of a preview of a cron line."""
 
@@ -59,7 +59,7 @@ class Overdue:
 
     @property
     def number(self) -> int:
-        """The number of these fires, counted up to `MAX_OVERDUE`."""
+        """The number of these fires, which may be more (`MAX_OVERDUE`)."""
         return sum(self.outcomes.values())
 
 
@@ -162,11 +162,13 @@ def preview(previewed: Previewed, *, after: str | None, count: int, now: datetim
 
 
 def _overdue(previewed: Previewed, now: datetime) -> Iterator[Overdue]:
+    left = MAX_OVERDUE
     for view in previewed.views:
         is_online = view.release_state == ReleaseState.ONLINE and view.fault is None
         if not is_online or view.id not in previewed.timetables:
             continue
-        plan = plan_fires(as_schedule(view), now=now, zone=previewed.zone, limit=MAX_OVERDUE)
+        plan = plan_fires(as_schedule(view), now=now, zone=previewed.zone, limit=max(left, 1))
+        left -= len(plan.fires)
         if plan.fires:
             yield Overdue(
                 schedule_id=view.id,

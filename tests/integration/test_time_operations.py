@@ -107,6 +107,22 @@ def test_overdue_fires_have_the_outcomes_of_a_master_that_looks_now(session: Ses
     assert from_then.overdue == ()
 
 
+def test_all_schedules_of_a_preview_share_the_number_of_overdue_fires_x66(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daily = replace(DAILY, zone=ZoneInfo("UTC"))
+    saved = [
+        scheduling.create(session, "nightly", daily, online=True, now=NOW).view for _ in range(3)
+    ]
+    monkeypatch.setattr(previewing, "MAX_OVERDUE", 4)
+    assert saved[-1].counted_from is not None
+    later = saved[-1].counted_from + timedelta(days=3)
+    found = previewing.preview(
+        previewing.of_target(session, "nightly"), after=None, count=1, now=later
+    )
+    assert [each.number for each in found.overdue] == [3, 1, 1]
+
+
 def test_a_complement_is_planned_made_and_cancelled(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""`connection_params` of data sources are read as strictly as definitions, wherever they are read."""
+"""`connection_params` of data sources are read as strictly as definitions, by every reader."""
 
 from __future__ import annotations
 

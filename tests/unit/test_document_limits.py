@@ -1,4 +1,4 @@
-"""Limits of documents: they are counted before the checks, whose number is bounded by them."""
+"""Limits on the size of documents are checked before the definitions in them."""
 
 from __future__ import annotations
 
