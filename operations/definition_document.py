@@ -75,8 +75,13 @@ class DefinitionReference:
 
     @property
     def project(self) -> str | int | None:
-        """The project that the reference gives beside the definition, by name or else by id."""
-        return text_in(self.holder, "projectName") or id_in(self.holder.get("projectId"))
+        """The project that the reference gives beside the definition, by name, id or code."""
+        holder = self.holder
+        return (
+            text_in(holder, "projectName")
+            or id_in(holder.get("projectId"))
+            or code_in(holder.get("projectCode"))
+        )
 
     @property
     def code(self) -> int | None:

@@ -241,11 +241,11 @@ def read_definition_files(
     for path in paths:
         entries.extend(_entries(path, standard_input, name, mistakes))
     labels: dict[int, str] = {}
-    exported: dict[str, frozenset[str]] = {}
+    exported: set[str] = set()
     for entry in entries:
         project = entry.wrapped.get("projectName")
         if entry.exported and isinstance(project, str):
-            exported[project] = exported.get(project, frozenset()) | {str(entry.name)}
+            exported.add(project)
         if entry.exported:
             labels |= labels_in(entry.inner)
         if entry.later is not None:
@@ -254,7 +254,7 @@ def read_definition_files(
         # A definition's own name is surer than what others call it.
         if entry.later is not None and entry.later.code is not None:
             labels[entry.later.code] = str(entry.name)
-    names = Names(given=given or {}, labels=labels, exported=exported)
+    names = Names(given=given or {}, labels=labels, exported=frozenset(exported))
     found = [
         document
         for entry in entries

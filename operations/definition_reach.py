@@ -21,6 +21,7 @@ class Reach:
 
     `bound` are the ids to which each definition of the project, by its name, refers now. `visible`
     are the projects whose definitions may be named to the author; None means all of them.
+    `own_codes` are the codes of this database: the code of a project beside one is compared.
     """
 
     project_id: int = 1
@@ -29,6 +30,7 @@ class Reach:
     codes: Mapping[int, Target] = field(default_factory=dict)
     bound: Mapping[str, Collection[int]] = field(default_factory=dict)
     visible: frozenset[int] | None = None
+    own_codes: frozenset[int] = frozenset()
 
     def named(
         self, reference: DefinitionReference, name: str, *, referring: str | None
@@ -56,16 +58,14 @@ def number_definition(
                 reference,
                 reference.name_key,
                 f"there is no process definition {name!r:.200}{_within(reference)}",
-                "import it too: `orcaflow definition import` takes several files at once; one of"
-                " another project has to be shared with this one by an admin there",
+                _cure(reference),
             )
         else:
             _bind(reference, target)
             yield from _kept(reference, name, target, reach)
     elif number is not None:
         found = reach.ids.get(number)
-        project = reference.project
-        if found is None or project not in (None, found.project_id, found.project_name):
+        if found is None or not found.is_in(reference.project):
             yield _missing(
                 reference,
                 reference.id_key,
@@ -77,7 +77,10 @@ def number_definition(
             _bind(reference, found)
     elif code is not None:
         by_code = reach.codes.get(code)
-        if by_code is None:
+        is_elsewhere = code in reach.own_codes and not (
+            by_code and by_code.is_in(reference.project)
+        )
+        if by_code is None or is_elsewhere:
             yield _missing(
                 reference,
                 reference.code_keys[0],
@@ -143,6 +146,16 @@ def _ambiguous(
         reference.name_key,
         f"{name!r:.200} is ambiguous: several projects share a definition of this name{among}",
         "write the project beside the name, as projectName",
+    )
+
+
+def _cure(reference: DefinitionReference) -> str:
+    shared = "a definition of another project has to be shared with this one by an admin there"
+    if reference.project is None:
+        return f"import it too: `orcaflow definition import` takes several files at once; {shared}"
+    return (
+        "import the files into the project of that name (--project), or change projectName, or"
+        f" remove it where the definition of this project is meant; {shared}"
     )
 
 

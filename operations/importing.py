@@ -368,9 +368,8 @@ def _reach(
     for target in targets_named(db, project_id, names):
         if target.id not in known:
             named.setdefault(target.name, []).append(target)
-    rows = _by_code(
-        definitions_with_codes(db, codes), definitions_of_codes(db, codes if own_codes else ())
-    )
+    own = definitions_of_codes(db, codes if own_codes else ())
+    rows = _by_code(definitions_with_codes(db, codes), own)
     coded = targets_with_ids(db, project_id, {each.id for those in rows.values() for each in those})
     return Reach(
         project_id=project_id,
@@ -381,6 +380,7 @@ def _reach(
             for code, those in rows.items()
             if (found := [coded[each.id] for each in those if each.id in coded])
         },
+        own_codes=frozenset(own),
         bound={name: bound_ids(row) for name, row in before.items() if row is not None},
         visible=seen_among(
             db, principal, {each.project_id for those in named.values() for each in those}

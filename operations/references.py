@@ -60,12 +60,12 @@ class Kind(StrEnum):
 class Names:
     """The names of foreign ids: `given` by a person, `labels` of definitions in the exports.
 
-    `exported` are the names of the definitions that the exports hold, by their projects there.
+    `exported` are the projects from which the exports come, by their names there.
     """
 
     given: Mapping[tuple[Kind, int], str] = field(default_factory=dict)
     labels: Mapping[int, str] = field(default_factory=dict)
-    exported: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    exported: frozenset[str] = frozenset()
 
     def of(self, kind: Kind, foreign_id: int) -> str | None:
         name = self.given.get((kind, foreign_id))
@@ -375,7 +375,7 @@ def _name_definition(
         for key in (reference.id_key, *reference.code_keys):
             reference.holder.pop(key, None)
         if foreign:
-            _name_project(reference, name, names, is_given=given is not None)
+            _name_project(reference, names, is_given=given is not None)
     elif foreign and number is not None:
         yield Finding(
             severity=Severity.MISTAKE,
@@ -386,16 +386,14 @@ def _name_definition(
         )
 
 
-def _name_project(
-    reference: DefinitionReference, name: str, names: Names, *, is_given: bool
-) -> None:
-    """Drop the ids of foreign projects, and the names of those whose definitions are imported too.
+def _name_project(reference: DefinitionReference, names: Names, *, is_given: bool) -> None:
+    """Drop the ids of foreign projects, and the names of projects whose exports are imported.
 
-    Their definitions come into one project here, so that the name alone means them.
+    The exports go into one project here, so that the name alone means the definition of it. This
+    does not depend on the projects of this database: a refusal must not say which of them exist.
     """
     for key in PROJECT_KEYS:
-        project = reference.holder.get(key)
-        comes_too = isinstance(project, str) and name in names.exported.get(project, ())
+        comes_too = reference.holder.get(key) in names.exported
         if key != "projectName" or is_given or comes_too:
             reference.holder.pop(key, None)
 

@@ -37,7 +37,7 @@ SUB_PROCESS: Final = TaskTypeSpec(
         Key(
             name="projectCode",
             shape=Shape.NUMBER,
-            about="The project of the definition, as an export names it. Not read.",
+            about="The project of the definition, by its code; compared when it is imported.",
         ),
     ),
     # It retries inside.

@@ -24,6 +24,14 @@ class Target:
     project_id: int
     name: str
     project_name: str | None = None
+    project_code: int | None = None
+
+    def is_in(self, project: str | int | None) -> bool:
+        """Return True if this is the definition's project, by name, id or code; None is any.
+
+        A code is the id of its project or larger than all ids, so that one number fits both.
+        """
+        return project in (None, self.project_id, self.project_name, self.project_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +53,11 @@ def resolve(
 ) -> Resolved:
     """Return the definition that a name means; `reached` are those of the name that it reaches.
 
-    `project` is the project that the reference names, by name or id. `bound` are the definitions
-    that the definition refers to now: what is bound stays bound until somebody names another
-    project. None: the name means nothing.
+    `project` is the project that the reference names, by name, id or code. `bound` are the
+    definitions to which the definition refers now. What is bound stays bound until somebody names
+    another project. None: the name means nothing.
     """
-    if project is not None:
-        reached = [each for each in reached if project in (each.project_id, each.project_name)]
+    reached = [each for each in reached if each.is_in(project)]
     kept = [each for each in reached if each.id in bound]
     if len(kept) == 1:
         return kept[0]

@@ -15,10 +15,11 @@ from common.errors import NotAllowedError, NotFoundError
 from common.store import tables as t
 from operations.definition_files import InvalidFilesError
 from operations.definition_versions import compare, restore
-from operations.definitions import export_definition
+from operations.definitions import export_definition, import_definitions
 from operations.deleting import delete_definitions
 from operations.drafts import draft, publish_draft, save_draft
 from operations.errors import ForbiddenError
+from operations.linting import read_content
 from operations.projects import edit_project
 from operations.proposals import approve, proposal_detail, propose
 from operations.session import Session
@@ -359,3 +360,73 @@ def test_x44_a_missing_and_a_foreign_definition_give_the_same_answer_over_http(
     assert there == absent
     assert {status for status, _ in there} <= {404, 422, 200}
     assert "secret-load" not in str(there)
+
+
+def exported(name: str, project: str, *tasks: dict[str, Any]) -> dict[str, Any]:
+    inner = {"tasks": list(tasks), "globalParams": [], "tenantId": -1, "timeout": 0}
+    return {
+        "projectName": project,
+        "processDefinitionName": name,
+        "processDefinitionJson": json.dumps(inner),
+    }
+
+
+def test_x42_a_code_with_the_code_of_another_project_is_like_a_missing_one(
+    owner: Session, ada: Session, projects: dict[str, int], db: Engine
+) -> None:
+    dev, prod = projects["dev"], projects["prod"]
+    foreign = made(owner, dev, document("load"))
+    own = made(owner, prod, document("load"))
+    share(owner, foreign, prod)
+    # Codes as clients of DolphinScheduler have them.
+    codes = {dev: 10**13 + 1, prod: 10**13 + 2}
+    with db.begin() as connection:
+        for number, code in codes.items():
+            connection.execute(update(t.project).where(t.project.c.id == number).values(code=code))
+
+    def saved(reference: dict[str, Any]) -> int:
+        read = read_content(
+            json.dumps([exported("night", "x", waits(**reference))]).encode(),
+            resources=ada.config.data_dir / "resources",
+        )
+        (found,) = import_definitions(
+            ada,
+            read,
+            online=False,
+            environment={},
+            project_id=prod,
+            only_new=False,
+            own_codes=True,
+        )
+        return found.id
+
+    def refused(reference: dict[str, Any]) -> str:
+        with pytest.raises(InvalidFilesError) as error:
+            saved(reference)
+        return "\n".join(each.text for each in error.value.found)
+
+    for number, project in ((foreign, dev), (own, prod)):
+        code = {"definitionCode": number, "projectCode": codes[project]}
+        assert bound(db, saved(code)) == [(number, project)]
+        name = {"definitionName": "load", "projectCode": codes[project]}
+        assert bound(db, made(ada, prod, document("late", waits(**name)))) == [(number, project)]
+    nobody = refused({"definitionCode": own + 1000, "projectCode": codes[prod]})
+    for project in (codes[dev], 10**13 + 9, dev):
+        told = refused({"definitionCode": own, "projectCode": project})
+        assert told.replace(str(own), "N") == nobody.replace(str(own + 1000), "N")
+    name = {"definitionName": "load", "projectCode": 10**13 + 9}
+    assert "there is no" in refusal(ada, prod, document("late", waits(**name)))
+
+
+def test_an_export_of_a_whole_project_means_the_project_into_which_it_is_imported(
+    owner: Session, projects: dict[str, int], db: Engine
+) -> None:
+    prod = projects["prod"]
+    own = made(owner, prod, document("load"))
+
+    night = exported("night", "etl", waits(definitionName="load", projectName="etl"))
+    assert bound(db, made(owner, prod, night)) == [(own, prod)]
+    late = exported("late", "etl", waits(definitionName="load", projectName="dwh"))
+    told = refusal(owner, prod, late)
+    assert "in the project 'dwh'" in told
+    assert "(--project), or change projectName" in told

@@ -128,7 +128,13 @@ def targets_with_ids(db: Connection, project_id: int, ids: Collection[int]) -> d
 def _targets(db: Connection, project_id: int, which: ColumnElement[bool]) -> list[Target]:
     row = process_definition.c
     found = db.execute(
-        select(row.id, row.project_id, row.name, project.c.name.label("project_name"))
+        select(
+            row.id,
+            row.project_id,
+            row.name,
+            project.c.name.label("project_name"),
+            project.c.code.label("project_code"),
+        )
         .outerjoin_from(process_definition, project, project.c.id == row.project_id)
         .where(which)
         .where(is_reached(row.id, row.project_id, literal(project_id)))
@@ -140,6 +146,7 @@ def _targets(db: Connection, project_id: int, which: ColumnElement[bool]) -> lis
             project_id=each.project_id,
             name=each.name,
             project_name=each.project_name,
+            project_code=each.project_code,
         )
         for each in found
     ]
