@@ -55,10 +55,12 @@ def outcome(policy: Policy, caller: str, *, own: bool) -> Outcome:
     if caller == "administrator" or policy.takes is Who.USER or policy == LIST:
         return Outcome.DONE
     if policy.takes is Who.ADMINISTRATOR:
-        return Outcome.MISSING if policy.hides else Outcome.FORBIDDEN
+        is_unseen = policy.own and (caller == "nobody" or not own)
+        return Outcome.MISSING if policy.hides or is_unseen else Outcome.FORBIDDEN
     if policy.takes is Who.AUTHOR:
-        is_author = ROLES.get(caller, NOTHING) & Action.AUTHOR
-        return Outcome.DONE if is_author else Outcome.FORBIDDEN
+        if not ROLES.get(caller, NOTHING) & Action.AUTHOR:
+            return Outcome.FORBIDDEN
+        return Outcome.DONE if own or policy.thing is None else Outcome.MISSING
     if policy.thing is None:
         # An order to all that one sees: whoever sees none is refused nothing.
         is_done = caller == "nobody" or ROLES[caller] & policy.takes
@@ -78,9 +80,10 @@ def table() -> str:
         if name in pages:
             answers[0] = "log in"
         foreign = _SHORT[outcome(policy, "admin", own=False)]
-        if policy.thing is None and isinstance(policy.takes, Action):
+        if policy.lists or (policy.thing is None and isinstance(policy.takes, Action)):
             shown = ["its own" if each == _SHORT[Outcome.DONE] else each for each in answers[2:-1]]
-            answers = [answers[0], "none", *shown, "all"]
+            nobodys = "none" if answers[1] == _SHORT[Outcome.DONE] else answers[1]
+            answers = [answers[0], nobodys, *shown, "all"]
             foreign = "left out"
         if policy.own:
             # Pools are an author's, tokens everybody's.

@@ -30,14 +30,15 @@ class Policy:
     """The right that a route takes.
 
     `thing` is the kind of object whose id is in the path or in the body; without one, the route
-    lists those objects alone that its user may see. `own`: others may do it to what is theirs.
-    `hides`: what is not theirs is missing to them.
+    lists those objects alone that its user may see, if `takes` is an action or `lists`. `own`:
+    others may do it to what is theirs. `hides`: what is not theirs is missing to them.
     """
 
     takes: Who | Action
     thing: str | None = None
     own: bool = False
     hides: bool = False
+    lists: bool = False
 
 
 ANYONE: Final = Policy(takes=Who.ANYONE)
@@ -167,7 +168,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/complements/{{id}}/resume": _operate("complement"),
     f"POST {BASE}/complements/{{id}}/cancel": _operate("complement"),
     f"POST {BASE}/complements/{{id}}/retry": _operate("complement"),
-    f"GET {BASE}/datasources": AUTHOR,
+    f"GET {BASE}/datasources": Policy(takes=Who.AUTHOR, lists=True),
     f"POST {BASE}/datasources": ADMINISTRATOR,
     f"GET {BASE}/datasources/{{id}}": Policy(takes=Who.AUTHOR, thing="datasource"),
     f"PUT {BASE}/datasources/{{id}}": _administrator("datasource"),
@@ -207,13 +208,13 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/approve": _admin("project"),
     f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/reject": _admin("project"),
     f"POST {BASE}/projects/{{id}}/proposals/{{proposal}}/withdraw": _admin("project", own=True),
-    f"GET {BASE}/tenants": USER,
+    f"GET {BASE}/tenants": LIST,
     f"POST {BASE}/tenants": ADMINISTRATOR,
-    f"GET {BASE}/tenants/{{id}}": _user("tenant"),
+    f"GET {BASE}/tenants/{{id}}": _view("tenant"),
     f"DELETE {BASE}/tenants/{{id}}": _administrator("tenant"),
-    f"GET {BASE}/worker-groups": USER,
+    f"GET {BASE}/worker-groups": LIST,
     f"POST {BASE}/worker-groups": ADMINISTRATOR,
-    f"GET {BASE}/worker-groups/{{id}}": _user("worker-group"),
+    f"GET {BASE}/worker-groups/{{id}}": _view("worker-group"),
     f"DELETE {BASE}/worker-groups/{{id}}": _administrator("worker-group"),
     f"GET {BASE}/workers": USER,
     f"GET {BASE}/workers/strategy": USER,
@@ -222,14 +223,14 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/workers/disable": ADMINISTRATOR,
     f"POST {BASE}/workers/lazy": ADMINISTRATOR,
     f"POST {BASE}/workers/enable": ADMINISTRATOR,
-    f"GET {BASE}/environments": USER,
+    f"GET {BASE}/environments": LIST,
     f"POST {BASE}/environments": ADMINISTRATOR,
-    f"GET {BASE}/environments/{{id}}": _user("environment"),
+    f"GET {BASE}/environments/{{id}}": _view("environment"),
     f"PATCH {BASE}/environments/{{id}}": _administrator("environment"),
     f"DELETE {BASE}/environments/{{id}}": _administrator("environment"),
-    f"GET {BASE}/pools": USER,
+    f"GET {BASE}/pools": LIST,
     f"POST {BASE}/pools": AUTHOR,
-    f"GET {BASE}/pools/{{id}}": _user("pool"),
+    f"GET {BASE}/pools/{{id}}": _view("pool"),
     f"PATCH {BASE}/pools/{{id}}": _administrator("pool", own=True),
     f"DELETE {BASE}/pools/{{id}}": _administrator("pool", own=True),
     f"GET {BASE}/grants": ADMINISTRATOR,

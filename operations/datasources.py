@@ -297,17 +297,18 @@ def create_own_datasource(
 
 @operation
 def list_datasources(session: Session) -> list[ShownDatasource]:
-    """All data sources by their names, for authors."""
+    """List the data sources that an author sees by their names."""
+    who = session.principal
     with session.engine.connect() as db:
-        check_author(db, session.principal)
-        return [_shown(session, each) for each in store.datasources(db)]
+        check_author(db, who)
+        return [_shown(session, each) for each in store.datasources(db, seen_by=who)]
 
 
 def datasource_page(session: Session, *, after: int, limit: int) -> list[ShownDatasource]:
-    """Data sources by id, from the one behind `after` on, for authors."""
+    """List the data sources that an author sees by id, from the one behind `after` on."""
     with session.engine.connect() as db:
         check_author(db, session.principal)
-        rows = store.datasource_page(db, after=after, limit=limit)
+        rows = store.datasource_page(db, seen_by=session.principal, after=after, limit=limit)
     return [_shown(session, each) for each in rows]
 
 
@@ -315,7 +316,7 @@ def datasource_with_id(session: Session, datasource_id: int) -> ShownDatasource:
     """The data source with this id, for authors."""
     with session.engine.connect() as db:
         check_author(db, session.principal)
-        return _shown(session, _found(db, datasource_id))
+        return _shown(session, _found(db, datasource_id, seen_by=session.principal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +332,7 @@ def users_of_datasource(session: Session, datasource_id: int) -> DatasourceUsers
     who = session.principal
     with session.engine.connect() as db:
         check_author(db, who)
-        found = _found(db, datasource_id)
+        found = _found(db, datasource_id, seen_by=who)
         users = _users(db, found)
         seen = [each for each in users if _is_seen(db, who, each.id)]
     return DatasourceUsers(
@@ -486,20 +487,21 @@ def _shown(session: Session, view: DatasourceView) -> ShownDatasource:
     )
 
 
-def _found(db: Connection, given: str | int) -> DatasourceView:
+def _found(db: Connection, given: str | int, *, seen_by: Principal | None = None) -> DatasourceView:
     if isinstance(given, int):
-        rows = store.datasources(db, datasource_id=given)
+        rows = store.datasources(db, seen_by=seen_by, datasource_id=given)
         if not rows:
             raise NotFoundError(f"there is no data source {given}; see `orcaflow datasource list`")
         return rows[0]
     name = given
-    found = store.datasources(db, name=name) if "\0" not in name else []
+    found = store.datasources(db, seen_by=seen_by, name=name) if "\0" not in name else []
     if len(found) == 1:
         return found[0]
     if found:
         ids = ", ".join(str(each.id) for each in found)
         raise NotAllowedError(f"{name!r:.100} is ambiguous: data sources {ids}")
-    near = difflib.get_close_matches(name, [each.name for each in store.datasources(db)], n=1)
+    names = [each.name for each in store.datasources(db, seen_by=seen_by)]
+    near = difflib.get_close_matches(name, names, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow datasource list`"
     raise NotFoundError(f"there is no data source {name!r:.100}{perhaps}")
 

@@ -1,4 +1,4 @@
-"""Environments: listed by everybody, made, changed and deleted by administrators.
+"""Environments: listed for projects that may use them, made, changed and deleted by administrators.
 
 The values of variables whose names sound secret are stored encrypted, as passwords of data sources
 are, and are never given out; a config that is sent with their mask keeps them.
@@ -23,6 +23,7 @@ from common.environment_config import (
 from common.errors import NotAllowedError, NotFoundError
 from common.masking import is_secret
 from common.model.grants import GrantKind
+from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people import environments as store
 from common.store.people.definitions import definitions, lock_imports
@@ -76,10 +77,12 @@ def environment_tag(view: EnvironmentView) -> str:
 def list_environments(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[Environment]:
-    """Environments by id: all, those behind an id, or the one of this name."""
+    """List environments that the principal sees: all, those behind an id, or one by its name."""
     with session.engine.connect() as db:
         views = (
-            store.environments(db, after=after, limit=limit) if name is None else [_found(db, name)]
+            store.environments(db, seen_by=session.principal, after=after, limit=limit)
+            if name is None
+            else [_found(db, name, seen_by=session.principal)]
         )
         return _shown(db, session, views)
 
@@ -91,22 +94,24 @@ def environment_slice(
     if search is not None and "\0" in search:
         return [], 0
     with session.engine.connect() as db:
-        views = store.environments(db, search=search, offset=offset, limit=limit)
-        return _shown(db, session, views), store.environment_count(db, search=search)
+        who = session.principal
+        views = store.environments(db, seen_by=who, search=search, offset=offset, limit=limit)
+        count = store.environment_count(db, seen_by=who, search=search)
+        return _shown(db, session, views), count
 
 
 @operation
 def environment_given(session: Session, environment: str | int) -> Environment:
     """The environment of this name or id; `NotFoundError` proposes one that is spelt like it."""
     with session.engine.connect() as db:
-        (found,) = _shown(db, session, [_found(db, environment)])
+        (found,) = _shown(db, session, [_found(db, environment, seen_by=session.principal)])
     return found
 
 
 def environment_with_code(session: Session, code: int) -> Environment:
     """The environment with this code, by which DolphinScheduler's clients name it."""
     with session.engine.connect() as db:
-        views = store.environments(db, code=code)
+        views = store.environments(db, seen_by=session.principal, code=code)
         if not views:
             raise NotFoundError(f"there is no environment with the code {code}")
         (found,) = _shown(db, session, views)
@@ -302,6 +307,12 @@ def _groups(db: Connection, names: Sequence[str]) -> tuple[str, ...]:
 def _shown(db: Connection, session: Session, views: Sequence[EnvironmentView]) -> list[Environment]:
     """Return environments without what a caller must not see."""
     sees = is_administrator(db, session.principal)
+    if not sees and any(each.worker_groups for each in views):
+        known = {DEFAULT_WORKER_GROUP, *worker_group_names(db, seen_by=session.principal)}
+        views = [
+            replace(each, worker_groups=tuple(one for one in each.worker_groups if one in known))
+            for each in views
+        ]
     return [
         Environment(
             view=replace(each, config=""),
@@ -344,16 +355,19 @@ def _code_of(node: Mapping[str, object]) -> int | None:
     return code_in(node.get(ENVIRONMENT_CODE))
 
 
-def _found(db: Connection, given: str | int) -> EnvironmentView:
+def _found(
+    db: Connection, given: str | int, *, seen_by: Principal | None = None
+) -> EnvironmentView:
     if isinstance(given, int):
-        found = store.environments(db, environment_id=given)
+        found = store.environments(db, seen_by=seen_by, environment_id=given)
     else:
         # PostgreSQL takes no NUL, and so has no row with one.
-        found = store.environments(db, name=given) if "\0" not in given else []
+        found = store.environments(db, seen_by=seen_by, name=given) if "\0" not in given else []
     if found:
         return found[0]
     near: list[str] = []
     if isinstance(given, str):
-        near = difflib.get_close_matches(given, store.environment_names(db).values(), n=1)
+        names = store.environment_names(db, seen_by=seen_by).values()
+        near = difflib.get_close_matches(given, names, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow environment list`"
     raise NotFoundError(f"there is no environment {given!r:.200}{perhaps}")

@@ -9,18 +9,17 @@ import json
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from common.model.grants import GrantKind
 from common.model.states import ExecutionType
 from common.store.connect import Connection
-from common.store.people.datasources import datasource_names
 from common.store.people.definitions import (
     DefinitionRow,
     drawing,
     execution_type_of,
 )
-from common.store.people.environments import environment_names
+from common.store.people.grants import granted_numbers_named
 from common.store.people.schedule_views import schedules
 from common.store.people.shares import targets_with_ids
-from common.store.people.worker_groups import worker_groups
 from operations.references import add_names, wanted
 from operations.secret_references import with_references
 from operations.stored_schedules import zone_of_schedule
@@ -57,9 +56,10 @@ def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[st
             project_id=found.project_id,
             # The name of one that is not reached any more is not for readers of this project.
             definitions=targets_with_ids(db, found.project_id, wanted(inner).definition_ids),
-            datasources=datasource_names(db),
-            worker_groups=worker_groups(db),
-            environments=environment_names(db),
+            # Names of objects that the project may not use are not for its readers either.
+            datasources=granted_numbers_named(db, GrantKind.DATASOURCE, found.project_id),
+            worker_groups=granted_numbers_named(db, GrantKind.WORKER_GROUP, found.project_id),
+            environments=granted_numbers_named(db, GrantKind.ENVIRONMENT, found.project_id),
         )
     document: dict[str, object] = {"name": found.name}
     if found.description:

@@ -1,6 +1,7 @@
 """Makes, shows, resizes and removes pools: slots that tasks share, whatever runs them.
 
-A pool belongs to no project. Authors make them and change their own; administrators change all.
+A pool belongs to no project, and is shown to members of projects that may use it. Authors
+make pools and change their own; administrators change all.
 """
 
 from __future__ import annotations
@@ -107,12 +108,12 @@ def list_pools(
 ) -> list[PoolView]:
     """Pools with the numbers of slots that are taken, and of attempts that wait.
 
-    All by name, the one of this name, or those behind an id by their ids.
+    Those that the principal sees by name, the one of this name, or those behind an id by ids.
     """
     with session.engine.connect() as db:
         if name is not None:
-            return [_found(db, name, with_users=False)]
-        return store.pools(db, after=after, limit=limit)
+            return [_found(db, name, seen_by=session.principal, with_users=False)]
+        return store.pools(db, seen_by=session.principal, after=after, limit=limit)
 
 
 @operation
@@ -122,7 +123,7 @@ def pool_given(session: Session, pool: str | int) -> PoolView:
     It has those of its users that the principal may see.
     """
     with session.engine.connect() as db:
-        return _shown(db, session, _found(db, pool))
+        return _shown(db, session, _found(db, pool, seen_by=session.principal))
 
 
 @operation
@@ -187,7 +188,7 @@ def _of_pool(
         object_id=pool if isinstance(pool, int) else None,
         object_name=pool if isinstance(pool, str) else None,
     ) as made:
-        named = _found(made.db, pool)
+        named = _found(made.db, pool, seen_by=session.principal)
         store.lock_pool(made.db, named.name)
         found = _found(made.db, named.id)
         made.object_id, made.object_name = found.id, found.name
@@ -206,16 +207,27 @@ def _check_owner(db: Connection, who: Principal, pool: PoolView) -> None:
         )
 
 
-def _found(db: Connection, given: str | int, *, with_users: bool = True) -> PoolView:
+def _found(
+    db: Connection,
+    given: str | int,
+    *,
+    seen_by: Principal | None = None,
+    with_users: bool = True,
+) -> PoolView:
     near: list[str] = []
     if isinstance(given, int):
-        found = store.pools(db, pool_id=given, with_users=with_users)
+        found = store.pools(db, seen_by=seen_by, pool_id=given, with_users=with_users)
     else:
         # PostgreSQL takes no NUL, and so has no row with one.
-        found = store.pools(db, name=given, with_users=with_users) if "\0" not in given else []
+        found = (
+            store.pools(db, seen_by=seen_by, name=given, with_users=with_users)
+            if "\0" not in given
+            else []
+        )
     if found:
         return found[0]
     if isinstance(given, str):
-        near = difflib.get_close_matches(given, [pool.name for pool in store.pools(db)], n=1)
+        names = [pool.name for pool in store.pools(db, seen_by=seen_by)]
+        near = difflib.get_close_matches(given, names, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow pool list`"
     raise NotFoundError(f"there is no pool {given!r:.200}{perhaps}")

@@ -11,6 +11,7 @@ from typing import Final
 
 from common.errors import NotAllowedError, NotFoundError
 from common.model.grants import GrantKind
+from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people import tenants as store
 from common.store.people import users_of
@@ -51,17 +52,17 @@ def tenant_tag(view: TenantView) -> str:
 def list_tenants(
     session: Session, *, code: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[TenantView]:
-    """Tenants by id: all, those behind an id, or the one of this code."""
+    """List tenants that the principal sees by id: all, those behind an id, or one by its code."""
     with session.engine.connect() as db:
         if code is not None:
-            return [_found(db, code)]
-        return store.tenants(db, after=after, limit=limit)
+            return [_found(db, code, seen_by=session.principal)]
+        return store.tenants(db, seen_by=session.principal, after=after, limit=limit)
 
 
 def tenant_with_id(session: Session, tenant_id: int) -> TenantView:
     """The tenant."""
     with session.engine.connect() as db:
-        return _found(db, tenant_id)
+        return _found(db, tenant_id, seen_by=session.principal)
 
 
 @operation
@@ -154,15 +155,16 @@ def has_account(code: str) -> bool:
     return entry_of(code) is not None
 
 
-def _found(db: Connection, given: str | int) -> TenantView:
+def _found(db: Connection, given: str | int, *, seen_by: Principal | None = None) -> TenantView:
     near: list[str] = []
     if isinstance(given, int):
-        found = store.tenants(db, tenant_id=given)
+        found = store.tenants(db, seen_by=seen_by, tenant_id=given)
     else:
-        found = store.tenants(db, code=given) if "\0" not in given else []
+        found = store.tenants(db, seen_by=seen_by, code=given) if "\0" not in given else []
     if found:
         return found[0]
     if isinstance(given, str):
-        near = difflib.get_close_matches(given, [each.code for each in store.tenants(db)], n=1)
+        codes = [each.code for each in store.tenants(db, seen_by=seen_by)]
+        near = difflib.get_close_matches(given, codes, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow tenant list`"
     raise NotFoundError(f"there is no tenant {given!r:.200}{perhaps}")

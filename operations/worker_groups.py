@@ -16,6 +16,7 @@ from common.errors import NotAllowedError, NotFoundError
 from common.model.cluster import Node
 from common.model.grants import GrantKind
 from common.model.offers import Offer
+from common.model.rights import Principal
 from common.store.connect import Connection
 from common.store.people import users_of, worker_groups
 from common.store.people.definitions import definitions, lock_imports
@@ -64,9 +65,10 @@ class WorkerGroup:
 
 
 def group_names(session: Session) -> list[str]:
-    """The names of all worker groups; `default` stands in no table."""
+    """Return the names of the worker groups that the principal sees; `default` has no row."""
     with session.engine.connect() as db:
-        return [DEFAULT_WORKER_GROUP, *worker_groups.worker_group_names(db)]
+        names = worker_groups.worker_group_names(db, seen_by=session.principal)
+        return [DEFAULT_WORKER_GROUP, *names]
 
 
 def group_tag(view: WorkerGroupView) -> str:
@@ -78,16 +80,18 @@ def group_tag(view: WorkerGroupView) -> str:
 def list_groups(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[WorkerGroup]:
-    """Worker groups by id: all, those behind an id, or the one of this name.
+    """List worker groups that the principal sees: all, those behind an id, or the one of this name.
 
     Each has the living workers that serve it.
     """
     members = living(session)
     with session.engine.connect() as db:
         views = (
-            worker_groups.list_worker_groups(db, after=after, limit=limit)
+            worker_groups.list_worker_groups(
+                db, seen_by=session.principal, after=after, limit=limit
+            )
             if name is None
-            else [_found(db, name)]
+            else [_found(db, name, seen_by=session.principal)]
         )
         return _with_members(db, views, members)
 
@@ -97,7 +101,7 @@ def group_given(session: Session, group: str | int) -> WorkerGroup:
     """The group of this name or id; `NotFoundError` proposes another one that is spelt like it."""
     members = living(session)
     with session.engine.connect() as db:
-        (found,) = _with_members(db, [_found(db, group)], members)
+        (found,) = _with_members(db, [_found(db, group, seen_by=session.principal)], members)
     return found
 
 
@@ -224,16 +228,23 @@ def _known_by(node: Node, view: WorkerGroupView, offer: Offer | None) -> KnownBy
     return KnownBy.START if offer is not None and view.id in offer.group_ids else None
 
 
-def _found(db: Connection, given: str | int) -> WorkerGroupView:
+def _found(
+    db: Connection, given: str | int, *, seen_by: Principal | None = None
+) -> WorkerGroupView:
     near: list[str] = []
     if isinstance(given, int):
-        found = worker_groups.list_worker_groups(db, group_id=given)
+        found = worker_groups.list_worker_groups(db, seen_by=seen_by, group_id=given)
     else:
         # PostgreSQL takes no NUL, and so has no row with one.
-        found = worker_groups.list_worker_groups(db, name=given) if "\0" not in given else []
+        found = (
+            worker_groups.list_worker_groups(db, seen_by=seen_by, name=given)
+            if "\0" not in given
+            else []
+        )
     if found:
         return found[0]
     if isinstance(given, str):
-        near = difflib.get_close_matches(given, worker_groups.worker_group_names(db), n=1)
+        names = worker_groups.worker_group_names(db, seen_by=seen_by)
+        near = difflib.get_close_matches(given, names, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else "; see `orcaflow worker-group list`"
     raise NotFoundError(f"there is no worker group {given!r:.200}{perhaps}")

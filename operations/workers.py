@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from common.errors import NotAllowedError, NotFoundError
 from common.model.cluster import Heartbeat, Node, NodeKind
 from common.model.workers import WorkerMode, WorkerStatus, host_of, is_worker_name, mode_of
 from common.store.people.offers import offers
+from common.store.people.worker_groups import worker_group_names
 from common.store.people.worker_modes import (
     GivenMode,
     forget_modes,
@@ -26,6 +27,7 @@ from common.store.people.worker_modes import (
 )
 from common.store.transaction import transaction
 from operations.errors import UsageError
+from operations.references import DEFAULT_WORKER_GROUP
 from operations.rights import administered
 from operations.session import Session, operation
 
@@ -59,11 +61,19 @@ class WorkerView:
 
 @operation
 def list_workers(session: Session, *, patience: timedelta = _PATIENCE) -> list[WorkerView]:
-    """The workers by address; those that are not alive, and hosts, if they were given a mode."""
+    """List workers by address; those that are not alive, and hosts, only if they have a mode.
+
+    Each has those of its groups that the principal sees.
+    """
     with session.registry(patience=patience) as opened:
         alive = opened.membership.heartbeats(NodeKind.WORKER)
     with session.engine.connect() as db:
-        return _views(alive, offers(db, alive), given_modes(db))
+        seen = {DEFAULT_WORKER_GROUP, *worker_group_names(db, seen_by=session.principal)}
+        told = {
+            node: replace(each, groups=tuple(name for name in each.groups if name in seen))
+            for node, each in offers(db, alive).items()
+        }
+        return _views(alive, told, given_modes(db))
 
 
 def _views(

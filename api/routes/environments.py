@@ -1,4 +1,4 @@
-"""Environments: listed and shown to everybody, made, changed and deleted by administrators."""
+"""Environments: shown to projects that may use them, changed by administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools: listed and shown to everybody, made by authors, changed by their makers."""
+"""Pools: shown to projects that may use them, made by authors, changed by their makers."""
 
 from __future__ import annotations
 

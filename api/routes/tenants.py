@@ -1,4 +1,4 @@
-"""Tenants: listed and shown to everybody, made and deleted by administrators."""
+"""Tenants: shown to projects that may use them, made by administrators."""
 
 from __future__ import annotations
 

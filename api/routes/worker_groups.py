@@ -1,4 +1,4 @@
-"""Worker groups: listed and shown to everybody, made and deleted by administrators."""
+"""Worker groups: shown to projects that may use them, made by administrators."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 
 from api.policy import BASE
 from common.model.complement_states import ComplementState
+from common.model.grants import KINDS, GrantKind
 from common.model.states import ProcessState, TaskState
 from common.model.topologies import Code, Wanted
 from common.model.topology_graphs import GraphPart, TopologyGraph
@@ -243,6 +245,32 @@ def _of_no_project(db: Engine, name: str) -> dict[str, int]:
         }
 
 
+def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
+    """Grant the shared objects among those of a world to its project."""
+    with db.begin() as connection:
+        for word, kind in KINDS.items():
+            number = objects[word]
+            if kind is GrantKind.ENVIRONMENT:
+                row = t.environment.c
+                number = connection.scalar(select(row.code).where(row.id == number))
+            connection.execute(
+                insert(t.grant).values(object_type=kind, object_id=number, project_id=project)
+            )
+
+
+def a_pool(db: Engine, project: int) -> int:
+    """Make a pool that the project may use."""
+    name = f"pool {secrets.token_hex(4)}"
+    with db.begin() as connection:
+        made: int = connection.execute(
+            insert(t.task_group).values(name=name, group_size=1).returning(t.task_group.c.id)
+        ).scalar_one()
+        connection.execute(
+            insert(t.grant).values(object_type=GrantKind.POOL, object_id=made, project_id=project)
+        )
+    return made
+
+
 def a_schedule(db: Engine, definition: int) -> int:
     with db.begin() as connection:
         made: int = connection.scalar(
@@ -341,6 +369,8 @@ def worlds(db: Engine) -> tuple[World, World]:
         World(objects=a_world(db, project, name).objects | _of_no_project(db, name))
         for project, name in ((1, "ours"), (foreign or 0, "theirs"))
     )
+    grant_objects(db, ours.objects, 1)
+    grant_objects(db, theirs.objects, foreign or 0)
     return ours, theirs
 
 

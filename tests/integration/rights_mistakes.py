@@ -111,6 +111,9 @@ LEFT_OUT_OF_LISTS: Final = frozenset(
         *(f"{word} /api/v1/projects/{{id}}" for word in ("GET", "PATCH", "DELETE")),
         *("GET /api/v1/projects/{id}/members", "POST /api/v1/schedules/simulate", "pools"),
         *(f"GET /api/v1/datasets/{{id}}{part}" for part in ("", "/files", "/rows")),
+        *(f"GET /api/v1/{kind}/{{id}}" for kind in ("datasources", "environments", "tenants")),
+        "GET /api/v1/worker-groups/{id}",
+        *(f"{word} /api/v1/pools/{{id}}" for word in ("GET", "PATCH", "DELETE")),
     }
 )
 """Requests whose object is not only checked, but also read from a list of what its user sees."""

@@ -32,7 +32,7 @@ from operations.log_ins import csrf_token
 from operations.session import Session
 from operations.users import create_user
 from tests.builders import a_definition_json
-from tests.integration.api_worlds import World, a_schedule, worlds
+from tests.integration.api_worlds import World, a_pool, a_schedule, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 from tests.integration.console_visits import PASSWORD, a_run, asked, get, session_of
 
@@ -62,10 +62,11 @@ def test_every_page_answers_every_role_as_its_policy_says(
             number = world.objects.get(page.policy.thing or "", 0)
             if page.path == "/schedules/{id}/delete":
                 number = a_schedule(db, world.objects["definition"])
+            if page.path == "/pools/{id}/remove":
+                number = a_pool(db, world.objects["project"])
             answer = asked(client, page, number, sessions[caller])
             wanted = outcome(page.policy, caller, own=own)
-            # Pools are everybody's, and data sources every author's.
-            is_shared = page.policy.takes in (Who.USER, Who.AUTHOR)
+            is_shared = page.policy.takes is Who.USER
             # Nor is a name told by the answer that was in the question.
             is_told = (
                 not own and not is_shared and "{name}" not in page.path and "theirs" in answer.text
@@ -73,7 +74,10 @@ def test_every_page_answers_every_role_as_its_policy_says(
             if is_told or not as_told(page, wanted, answer):
                 wrong.append((page.method, page.path, caller, own, wanted, answer.status_code))
             if page.policy == LIST and page.method == "GET":
-                shown = {"ours": ">ours<" in answer.text, "theirs": ">theirs<" in answer.text}
+                shown = {
+                    name: re.search(f">(pool-)?{name}<", answer.text) is not None
+                    for name in ("ours", "theirs")
+                }
                 sees = caller in (*ROLES, "administrator")
                 if shown != {"ours": sees, "theirs": caller == "administrator"}:
                     wrong.append((page.path, caller, shown))

@@ -32,8 +32,8 @@ def post(client: TestClient, session: str, place: str, **fields: str) -> Any:
 
 
 def made(client: TestClient, session: str) -> str:
-    """The page of a new pool."""
-    done = post(client, session, "/pools/new", name="database", size="2")
+    """The page of a new pool that the default project may use."""
+    done = post(client, session, "/pools/new", name="database", size="2", project="default")
     assert done.status_code == 303
     return str(done.headers["location"])
 
@@ -60,6 +60,7 @@ def test_a_pool_is_made_once_and_mistakes_stand_beside_their_fields(
         ("size", "many", "is no number"),
         ("size", "0", "from 1 to 1000000 slots"),
         ("name", " ", "name"),
+        ("project", "nowhere", "there is no project"),
     ):
         fields = {"name": "database", "size": "2", "description": "d", "once": once, field: text}
         wrong = post(client, ada, "/pools/new", **fields)

@@ -13,10 +13,12 @@ from httpx import Response
 from sqlalchemy import Engine, insert, select
 
 from api.app import build
+from api.dolphinscheduler import environments
 from api.dolphinscheduler.dialects import PROCESS
 from api.dolphinscheduler.serving import ROWS, Served, served
 from api.policy import Who
 from common.config import ApiConfig, Config
+from common.model.grants import GrantKind
 from common.model.rights import ROLES
 from common.model.states import TaskState
 from common.store import tables as t
@@ -37,6 +39,7 @@ from tests.integration.dolphinscheduler_stage import (
     later_tasks,
     parameters_of,
 )
+from tests.integration.granting import grant_to
 from tests.integration.rights_mistakes import BY_DOLPHINSCHEDULER, Plants
 
 
@@ -77,6 +80,8 @@ def expected(each: Served, role: str, *, own: bool) -> str:
     if takes is Who.ADMINISTRATOR:
         # No role in a project makes one.
         return "forbidden"
+    if each.row.serve is environments.show and role == "nobody":
+        return "missing"
     if isinstance(takes, Who) or each.row.thing is None:
         return "done"
     if role == "nobody" or not own:
@@ -93,7 +98,7 @@ def is_so(answer: Response, wanted: str) -> bool:
     match wanted:
         case "missing":
             # A trigger of nobody's has no number of its own there.
-            return code in (10018, 50001, 50003, 10008, 10022, 10152, 10000)
+            return code in (10018, 50001, 50003, 10008, 10022, 10152, 10000, 1200009)
         case "forbidden":
             return bool(code == FORBIDDEN)
         case _:
@@ -107,6 +112,7 @@ def test_every_route_answers_every_role_as_its_table_says(stage: Stage, plants: 
             insert(t.project).values(name="foreign").returning(t.project.c.id)
         )
         connection.execute(insert(t.environment).values(name="e", code=ENVIRONMENT))
+        grant_to(connection, GrantKind.ENVIRONMENT, ENVIRONMENT, 1)
     worlds = some_worlds(stage.db, foreign or 0, "")
     headers: dict[str, dict[str, str]] = {"anyone": {}}
     for role in ("nobody", *ROLES):

@@ -7,26 +7,15 @@ from typing import Any, Final
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Connection, Engine, insert, select, text
+from sqlalchemy import Engine, select, text
 
 from api.policy import BASE
 from common.model.grants import GrantKind
 from common.store import tables as t
-from operations.projects import create_project
+from operations.grants import grant, revoke
 from operations.session import Session
 from tests.integration.api_worlds import headers_of
-
-OBJECTS: Final = {
-    GrantKind.TENANT: (t.tenant, {"tenant_code": "theirs"}),
-    GrantKind.DATASOURCE: (
-        t.datasource,
-        {"name": "theirs", "type": 1, "connection_params": '{"url": "sqlite:///a.db"}'},
-    ),
-    GrantKind.ENVIRONMENT: (t.environment, {"name": "theirs", "config": "export A_TOKEN=x"}),
-    GrantKind.POOL: (t.task_group, {"name": "theirs", "group_size": 1}),
-    GrantKind.WORKER_GROUP: (t.worker_group, {"name": "theirs"}),
-}
-"""An object of each kind that only the other project may use."""
+from tests.integration.granting import grant_to, objects_of_others
 
 
 def a_node(**keys: Any) -> dict[str, Any]:
@@ -53,22 +42,8 @@ def naming(kind: GrantKind, given: str | int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def theirs(db: Engine, owner: Session) -> dict[GrantKind, int]:
-    """The numbers of the objects that are granted to the other project alone."""
-    other = create_project(owner, "other", description=None).id
-    numbers = {}
-    with db.begin() as connection:
-        for kind, (table, values) in OBJECTS.items():
-            column = table.c.code if kind is GrantKind.ENVIRONMENT else table.c.id
-            made = insert(table).values(values).returning(column)
-            numbers[kind] = connection.execute(made).scalar_one()
-            grant_to(connection, kind, numbers[kind], other)
-    return numbers
-
-
-def grant_to(connection: Connection, kind: GrantKind, number: int, project: int) -> None:
-    given = {"object_type": int(kind), "object_id": number, "project_id": project}
-    connection.execute(insert(t.grant).values(given))
+def theirs(owner: Session) -> dict[GrantKind, int]:
+    return objects_of_others(owner)
 
 
 def document(inner: dict[str, Any], name: str = "nightly") -> dict[str, Any]:
@@ -184,6 +159,38 @@ def test_runs_schedules_and_complements_name_no_foreign_object(
         foreign, missing = (each.json()["detail"] for each in answers)
         assert foreign.replace("theirs", "mine") == missing, path
         assert f"project 'default' has no {kind.title} 'theirs'" in foreign
+
+
+@KINDS
+@pytest.mark.parametrize("by", ["schedule", "definition"])
+def test_a_schedule_stays_offline_after_a_grant_was_revoked(
+    kind: GrantKind, by: str, client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    keys = {GrantKind.ENVIRONMENT: "environment", GrantKind.WORKER_GROUP: "worker_group"}
+    if by == "schedule" and kind not in keys:
+        return
+    headers = headers_of(owner, "ada", "author")
+    with owner.engine.begin() as connection:
+        grant_to(connection, kind, theirs[kind], 1)
+    inner = {"tasks": [a_node()]} if by == "schedule" else naming(kind, "theirs")
+    made = client.post(f"{BASE}/definitions/import", json=document(inner), headers=headers)
+    body = {"definition_id": made.json()["items"][0]["id"], "cron": "0 0 4 * * ? *"}
+    if by == "schedule":
+        body[keys[kind]] = "theirs"
+    schedule = client.post(f"{BASE}/schedules", json=body, headers=headers)
+    assert schedule.status_code == 201, schedule.text
+    place = f"{BASE}/schedules/{schedule.json()['id']}"
+
+    def bring(state: str) -> Any:
+        return client.post(f"{place}/{state}", headers=headers)
+
+    assert (bring("online").status_code, bring("offline").status_code) == (200, 200)
+    revoke(owner, kind, "theirs", "default")
+    refused = bring("online")
+    assert (refused.status_code, "has no" in refused.text) == (409, True), refused.text
+    assert client.get(place, headers=headers).json()["release_state"] == "OFFLINE"
+    grant(owner, kind, "theirs", "default")
+    assert bring("online").status_code == 200
 
 
 def test_a_row_typed_by_sql_in_the_default_project_needs_no_grant(db: Engine) -> None:

@@ -12,20 +12,31 @@ from fastapi.responses import RedirectResponse
 from api.console.rendering import rendered
 from api.console.table import Visit, order, page
 from api.policy import AUTHOR, Policy, Who
-from common.errors import NotAllowedError
+from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action
 from common.store.people.pools import PoolUse
 from operations import pools
 from operations.documents.pools import pool_row, pool_use_row
 from operations.errors import ChangedMeanwhileError, ForbiddenError, UsageError
-from operations.limits import MAX_POOL_DESCRIPTION_LENGTH, MAX_POOL_NAME_LENGTH, MAX_POOL_SIZE
+from operations.limits import (
+    MAX_POOL_DESCRIPTION_LENGTH,
+    MAX_POOL_NAME_LENGTH,
+    MAX_POOL_SIZE,
+)
+from operations.projects import projects_of_author
 
-_VIEW: Final = Policy(takes=Who.USER, thing="pool")
+_VIEW: Final = Policy(takes=Action.VIEW, thing="pool")
 _OWN: Final = Policy(takes=Who.ADMINISTRATOR, thing="pool", own=True)
+_LONGEST_PROJECT: Final = 1000
+"""The longest text that names a project here; names in old rows may be longer than new ones."""
 _LIMITS: Final = {
     "name": MAX_POOL_NAME_LENGTH,
     "description": MAX_POOL_DESCRIPTION_LENGTH,
     "size": MAX_POOL_SIZE,
+    "project": _LONGEST_PROJECT,
 }
+_PROJECTS: Final = 50
+"""The projects that the form suggests; any other can be typed."""
 
 
 def show(visit: Visit) -> Response:
@@ -48,6 +59,7 @@ def make(visit: Visit) -> Response:
             form.get("name", ""),
             size=_size(visit),
             description=form.get("description") or None,
+            projects=[form["project"]] if form.get("project") else (),
             once=visit.once("pool"),
         )
     except ForbiddenError:
@@ -55,6 +67,8 @@ def make(visit: Visit) -> Response:
     except UsageError as error:
         pools.check_maker(visit.session)
         return _new(visit, mistakes={error.field or "": error.message}, status=422)
+    except NotFoundError as error:
+        return _new(visit, mistakes={"project": str(error)}, status=422)
     except NotAllowedError as error:
         return _new(visit, mistakes={"name": str(error)}, status=409)
     return RedirectResponse(f"/pools/{made}", status_code=303)
@@ -120,6 +134,7 @@ def _new(visit: Visit, *, mistakes: Mapping[str, str] | None = None, status: int
         given=visit.form,
         mistakes=mistakes or {},
         limits=_LIMITS,
+        projects=[each.name for each in projects_of_author(visit.session, limit=_PROJECTS)],
         once=visit.form.get("once") or secrets.token_hex(16),
     )
 

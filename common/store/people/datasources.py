@@ -26,7 +26,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from common.errors import ServiceUnreachableError
+from common.model.grants import GrantKind
+from common.model.rights import Principal
 from common.parameter_keys import AsItIs
+from common.store.people.grants import is_shown
 from common.store.tables import datasource
 
 _DATASOURCE_LOCK = "orcaflow data sources"
@@ -46,10 +49,15 @@ class DatasourceView:
 
 
 def datasources(
-    db: Connection, *, name: str | None = None, datasource_id: int | None = None
+    db: Connection,
+    *,
+    seen_by: Principal | None = None,
+    name: str | None = None,
+    datasource_id: int | None = None,
 ) -> list[DatasourceView]:
     """List all data sources by name, or those of this name, or of this id."""
-    statement = select(datasource).order_by(datasource.c.name, datasource.c.id)
+    shown = is_shown(GrantKind.DATASOURCE, seen_by)
+    statement = select(datasource).where(shown).order_by(datasource.c.name, datasource.c.id)
     if name is not None:
         statement = statement.where(datasource.c.name == name)
     if datasource_id is not None:
@@ -57,10 +65,13 @@ def datasources(
     return _views(db, statement)
 
 
-def datasource_page(db: Connection, *, after: int, limit: int) -> list[DatasourceView]:
-    """List data sources by id, from the one behind `after` on."""
+def datasource_page(
+    db: Connection, *, seen_by: Principal, after: int, limit: int
+) -> list[DatasourceView]:
+    """List the data sources that a principal sees by id, from the one behind `after` on."""
     own = datasource.c.id
-    return _views(db, select(datasource).where(own > after).order_by(own).limit(limit))
+    shown = select(datasource).where(is_shown(GrantKind.DATASOURCE, seen_by))
+    return _views(db, shown.where(own > after).order_by(own).limit(limit))
 
 
 def _views(db: Connection, statement: Select[Any]) -> list[DatasourceView]:

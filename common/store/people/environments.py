@@ -11,7 +11,10 @@ from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from common.model.command_param import ParamKey
 from common.model.complement_states import ComplementState
+from common.model.grants import GrantKind
+from common.model.rights import Principal
 from common.model.states import LIVE_PROCESS_STATES
+from common.store.people.grants import is_shown
 from common.store.tables import (
     command,
     complement,
@@ -41,6 +44,7 @@ class EnvironmentView:
 def environments(
     db: Connection,
     *,
+    seen_by: Principal | None = None,
     name: str | None = None,
     environment_id: int | None = None,
     code: int | None = None,
@@ -62,6 +66,7 @@ def environments(
             row.update_time,
         )
         .where(row.id > after)
+        .where(is_shown(GrantKind.ENVIRONMENT, seen_by))
         .order_by(row.id)
         .offset(offset)
         .limit(limit)
@@ -91,18 +96,22 @@ def environments(
     ]
 
 
-def environment_count(db: Connection, *, search: str | None = None) -> int:
+def environment_count(
+    db: Connection, *, seen_by: Principal | None = None, search: str | None = None
+) -> int:
     """Count all environments, or those whose names contain a text."""
-    statement = select(func.count()).select_from(environment)
+    shown = is_shown(GrantKind.ENVIRONMENT, seen_by)
+    statement = select(func.count()).select_from(environment).where(shown)
     if search:
         statement = statement.where(environment.c.name.contains(search, autoescape=True))
     return db.scalar(statement) or 0
 
 
-def environment_names(db: Connection) -> dict[int, str]:
-    """Return the names of all environments by their codes."""
+def environment_names(db: Connection, *, seen_by: Principal | None = None) -> dict[int, str]:
+    """Return the names of all environments, or of those that a principal sees, by their codes."""
     row = environment.c
-    return {each.code: each.name for each in db.execute(select(row.code, row.name))}
+    statement = select(row.code, row.name).where(is_shown(GrantKind.ENVIRONMENT, seen_by))
+    return {each.code: each.name for each in db.execute(statement)}
 
 
 def environment_codes(db: Connection) -> dict[str, int]:

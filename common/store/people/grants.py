@@ -6,13 +6,25 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Select, delete, literal, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    false,
+    literal,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.grants import GrantKind
-from common.model.rights import Principal
+from common.model.rights import Action, Principal
 from common.store.grants import is_granted
-from common.store.people.rights import LARGEST_ID, seen_projects
+from common.store.people.rights import LARGEST_ID, seen_projects, sees_shared
 from common.store.tables import (
     datasource,
     environment,
@@ -24,6 +36,7 @@ from common.store.tables import (
 )
 
 _LARGEST_NUMBER: Final = 2**63 - 1
+_NO_USER: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +155,27 @@ def remove_grant(db: Connection, kind: GrantKind, number: int, *, project_id: in
 
 
 def object_grants(
-    db: Connection, kinds: Collection[GrantKind], *, number: int | None = None
+    db: Connection,
+    kinds: Collection[GrantKind],
+    *,
+    number: int | None = None,
+    after: int | None = None,
+    limit: int | None = None,
 ) -> list[ObjectGrants]:
-    """List the objects of these kinds by kind and name, or the one that grants name by a number."""
+    """List the objects of these kinds by kind and name, or the one that grants name by a number.
+
+    With `after` they are ordered by id, from the one behind that id on.
+    """
     rows: list[Any] = []
     for kind in kinds:
-        statement = _objects(kind)
-        _, its_number, name = _columns(kind)
+        statement = _objects(kind).limit(limit)
+        row_id, its_number, name = _columns(kind)
         if number is not None:
             statement = statement.where(its_number == number)
-        rows += db.execute(statement.order_by(name, its_number)).all()
+        order = (name, its_number) if after is None else (row_id,)
+        if after is not None:
+            statement = statement.where(row_id > after)
+        rows += db.execute(statement.order_by(*order)).all()
     given = (
         select(grant.c.object_type, grant.c.object_id, project.c.id, project.c.name)
         .join_from(grant, project, project.c.id == grant.c.project_id)
@@ -160,6 +184,8 @@ def object_grants(
     )
     if number is not None:
         given = given.where(grant.c.object_id == number)
+    elif after is not None:
+        given = given.where(grant.c.object_id.in_([row.number for row in rows]))
     holders: dict[tuple[int, int], list[ProjectOfGrant]] = {}
     for row in db.execute(given):
         holder = ProjectOfGrant(id=row.id, name=row.name)
@@ -186,6 +212,12 @@ def granted_names(
     return found
 
 
+def granted_numbers_named(db: Connection, kind: GrantKind, project_id: int) -> dict[int, str]:
+    """Return the names of the objects of a kind that a project may use, by their numbers."""
+    names = granted_names(db, kind, project_id)
+    return {number: name for name, numbers in names.items() for number in numbers}
+
+
 def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, frozenset[int]]:
     """Return the numbers of the objects of each kind that a project may use, by one statement."""
     found: dict[GrantKind, set[int]] = {kind: set() for kind in GrantKind}
@@ -195,15 +227,24 @@ def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, froze
     return {kind: frozenset(numbers) for kind, numbers in found.items()}
 
 
-def seen_numbers(db: Connection, principal: Principal, kind: GrantKind) -> frozenset[int]:
-    """Return the numbers of the objects that a project uses which the principal may see."""
-    return frozenset(
-        db.scalars(
-            select(grant.c.object_id)
-            .where(grant.c.object_type == int(kind))
-            .where(seen_projects(principal, grant.c.project_id))
-        )
+def is_shown(kind: GrantKind, principal: Principal | None) -> ColumnElement[bool]:
+    """Build the condition of lists: the principal sees this object of the kind's table.
+
+    Users see the objects of projects that they see, and pools that they made. Without a principal
+    the condition is true: for checks of the whole table, of which no user is told.
+    """
+    if principal is None:
+        return true()
+    _, number, _ = _columns(kind)
+    granted = (
+        select(grant.c.object_id)
+        .where(grant.c.object_type == int(kind))
+        .where(seen_projects(principal, grant.c.project_id))
     )
+    is_maker: ColumnElement[bool] = false()
+    if kind is GrantKind.POOL and principal.scope & Action.VIEW:
+        is_maker = and_(task_group.c.user_id == principal.user_id, task_group.c.user_id > _NO_USER)
+    return or_(sees_shared(principal), number.in_(granted), is_maker)
 
 
 def _shared(row: Any) -> SharedObject:

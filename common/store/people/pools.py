@@ -10,7 +10,10 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from common.model.grants import GrantKind
+from common.model.rights import Principal
 from common.model.states import TaskState
+from common.store.people.grants import is_shown
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import process_instance, task_group, task_group_queue, task_instance
 
@@ -53,6 +56,7 @@ class PoolView:
 def pools(
     db: Connection,
     *,
+    seen_by: Principal | None = None,
     name: str | None = None,
     pool_id: int | None = None,
     after: int | None = None,
@@ -73,6 +77,7 @@ def pools(
             task_group.c.group_size,
             task_group.c.user_id,
         )
+        .where(is_shown(GrantKind.POOL, seen_by))
         .order_by(order)
         .limit(limit)
     )

@@ -173,6 +173,17 @@ def _is_administrator(user_id: ColumnElement[int]) -> ColumnElement[bool]:
     return found.where(user.c.user_type == _ADMINISTRATOR).correlate(None).exists()
 
 
+def sees_shared(principal: Principal) -> ColumnElement[bool]:
+    """Build the condition that shared objects are shown to the principal without a grant."""
+    if principal.owns_database:
+        return true()
+    if not principal.scope & Action.VIEW:
+        return false()
+    if principal.projects is not None and not principal.chose_project:
+        return false()
+    return _is_administrator(literal(principal.user_id))
+
+
 def seen_instances(db: Connection, principal: Principal, ids: Collection[int]) -> frozenset[int]:
     """Read those of these process instances that exist and that the principal may see."""
     wanted = {each for each in ids if 0 < each <= LARGEST_ID}

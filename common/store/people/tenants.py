@@ -7,6 +7,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select, text
 
+from common.model.grants import GrantKind
+from common.model.rights import Principal
+from common.store.people.grants import is_shown
 from common.store.tables import queue, tenant
 
 _TENANT_LOCK = "orcaflow tenants"
@@ -28,6 +31,7 @@ class TenantView:
 def tenants(
     db: Connection,
     *,
+    seen_by: Principal | None = None,
     code: str | None = None,
     tenant_id: int | None = None,
     after: int = 0,
@@ -46,6 +50,7 @@ def tenants(
         )
         .outerjoin_from(tenant, queue, queue.c.id == tenant.c.queue_id)
         .where(tenant.c.id > after)
+        .where(is_shown(GrantKind.TENANT, seen_by))
         .order_by(tenant.c.id)
         .limit(limit)
     )

@@ -8,6 +8,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select, text
 
+from common.model.grants import GrantKind
+from common.model.rights import Principal
+from common.store.people.grants import is_shown
 from common.store.tables import tenant, worker_group
 
 # The same as that of workers which make the groups that they serve.
@@ -27,6 +30,7 @@ class WorkerGroupView:
 def list_worker_groups(
     db: Connection,
     *,
+    seen_by: Principal | None = None,
     name: str | None = None,
     group_id: int | None = None,
     after: int = 0,
@@ -41,6 +45,7 @@ def list_worker_groups(
             worker_group.c.create_time,
         )
         .where(worker_group.c.id > after)
+        .where(is_shown(GrantKind.WORKER_GROUP, seen_by))
         .order_by(worker_group.c.id)
         .limit(limit)
     )
@@ -92,8 +97,10 @@ def worker_group_id(db: Connection, name: str) -> int | None:
     return found
 
 
-def worker_group_names(db: Connection) -> list[str]:
-    return [row.name for row in db.execute(select(worker_group.c.name).order_by(worker_group.c.id))]
+def worker_group_names(db: Connection, *, seen_by: Principal | None = None) -> list[str]:
+    """Return the names of all worker groups, or of those that a principal sees, by their ids."""
+    shown = is_shown(GrantKind.WORKER_GROUP, seen_by)
+    return list(db.scalars(select(worker_group.c.name).where(shown).order_by(worker_group.c.id)))
 
 
 def worker_groups(db: Connection) -> dict[int, str]:
