@@ -52,15 +52,23 @@ def revoke(session: Session, kind: GrantKind, given: str | int, project: str | i
 
 @operation
 def list_grants(
-    session: Session, kind: GrantKind | None = None, given: str | int | None = None
+    session: Session,
+    kind: GrantKind | None = None,
+    given: str | int | None = None,
+    *,
+    after: int | None = None,
+    limit: int | None = None,
 ) -> list[ObjectGrants]:
-    """List the objects of a kind, or of all, with the projects that may use them."""
+    """List the objects of a kind, or of all, with the projects that may use them.
+
+    With `after` the objects of a kind are ordered by id, from the one behind that id on.
+    """
     with session.engine.connect() as db:
         check_administrator(db, session.principal)
         if kind is None:
             return store.object_grants(db, tuple(GrantKind))
         if given is None:
-            return store.object_grants(db, (kind,))
+            return store.object_grants(db, (kind,), after=after, limit=limit)
         return store.object_grants(db, (kind,), number=_found(db, kind, given).number)
 
 

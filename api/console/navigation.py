@@ -26,8 +26,11 @@ _OF_ADMINISTRATORS: Final = (
     ("alerts", marked("Alerts")),
     ("audit", marked("Audit")),
     ("users", marked("Users")),
+    ("grants", marked("Grants")),
 )
-RARE_PARTS: Final = frozenset(("projects", "tokens", "datasources", "alerts", "audit", "users"))
+RARE_PARTS: Final = frozenset(
+    ("projects", "tokens", "datasources", "alerts", "audit", "users", "grants")
+)
 """The parts that few people open each day; the navigation folds them under one heading."""
 
 

@@ -31,6 +31,7 @@ from api.console.pages import (
     definitions,
     editor,
     find,
+    grants,
     lists,
     log,
     log_in,
@@ -79,6 +80,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *complement.PAGES,
     *datasource.PAGES,
     *people.PAGES,
+    *grants.PAGES,
     *log_in.PAGES,
 )
 _RELOAD: Final = marked("load the page again")

@@ -45,6 +45,8 @@ FORMS = {
     "/projects/{id}/members": {"user": "the-viewer", "role": "viewer"},
     "/schedules/new": {"cron": "0 0 3 * * ?"},
     "/schedules/new/check": {"cron": "0 0 3 * * ?"},
+    "/grants/grant": {"kind": "tenant", "object": "1", "project": "1"},
+    "/grants/revoke": {"kind": "tenant", "object": "1", "project": "1"},
     "/pools/new": {"name": "made", "size": "1"},
     "/pools/{id}/resize": {"size": "3", "tag": "*"},
     "/pools/{id}/remove": {"tag": "*"},
