@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
-_SHOWN = 20
-
 
 class NamedObject(NamedTuple):
     """A shared object that a definition names by its name or by its number."""
@@ -193,12 +191,19 @@ def check_definition_granted(db: Connection, row: DefinitionRow) -> None:
     tenant = row.tenant_id
     if tenant <= 0 and text_in(document, "tenantCode") is not None:
         tenant = id_in(document.get("tenantId")) or -1
-    findings = list(lacking({**document, "tenantId": tenant}, granted))
+    findings = lacking({**document, "tenantId": tenant}, granted)
     check_all_granted(findings, f"process definition {row.name!r} stays OFFLINE")
     if document != dict(object_of(stored)) or tenant != row.tenant_id:
         resolve_references(
             db, row.id, version=row.version, document=json.dumps(document), tenant_id=tenant
         )
+
+
+def definition_findings(row: DefinitionRow, granted: Granted) -> Iterator[Finding]:
+    """Yield a finding for each object that a stored definition names without a grant."""
+    document = dict(object_of(row.process_definition_json or ""))
+    number_granted(document, granted)
+    yield from lacking({**document, "tenantId": row.tenant_id}, granted)
 
 
 def check_all_granted(findings: Iterable[Finding], what: str) -> None:

@@ -257,6 +257,11 @@ def set_release_state(
         chosen = [view.id for view in found]
         store.lock_schedules(db, chosen)
         found = schedules_with_ids(db, chosen)
+        if wanted is ReleaseState.ONLINE:
+            # Only here: listing schedules has no use for references of definitions.
+            from operations.granted_schedules import check_schedules_granted
+
+            check_schedules_granted(db, found)
         for view in found if wanted is ReleaseState.ONLINE else ():
             try:
                 check_schedule(
