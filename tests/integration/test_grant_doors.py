@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from operations.grants import grant, revoke
 from operations.session import Session
 from tests.integration.api_worlds import headers_of
 from tests.integration.granting import grant_to, objects_of_others
+from tests.topology_files import GRAPH, MAIN, PARTS
+from tests.unit.stream_specs import SMALL
 
 
 def a_node(**keys: Any) -> dict[str, Any]:
@@ -191,6 +194,74 @@ def test_a_schedule_stays_offline_after_a_grant_was_revoked(
     assert client.get(place, headers=headers).json()["release_state"] == "OFFLINE"
     grant(owner, kind, "theirs", "default")
     assert bring("online").status_code == 200
+
+
+@pytest.mark.parametrize("door", ["streams", "topologies"])
+def test_a_supervisor_and_a_topology_name_no_foreign_worker_group(
+    door: str, client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+
+    def submitted(group: str) -> Any:
+        if door == "streams":
+            place = f"{BASE}/streams?project_id=1&worker_group={group}"
+            return client.post(place, json=SMALL, headers=headers)
+        code = {"main": "words.py:topology", "files": {"words.py": MAIN, "parts.py": PARTS}}
+        body = {"code": code, "graph": GRAPH.document(), "project_id": 1, "worker_group": group}
+        return client.post(f"{BASE}/topology/submit", json=body, headers=headers)
+
+    foreign, missing = submitted("theirs"), submitted("nobodys")
+    assert (foreign.status_code, missing.status_code) == (404, 404), foreign.text
+    told = foreign.json()["detail"].replace("theirs", "nobodys")
+    assert (told, "has no worker group" in told) == (missing.json()["detail"], True)
+    with owner.engine.begin() as connection:
+        assert connection.scalars(select(t.process_definition.c.name)).all() == []
+        grant_to(connection, GrantKind.WORKER_GROUP, theirs[GrantKind.WORKER_GROUP], 1)
+    assert submitted("theirs").status_code == 201
+
+
+def test_a_supervisor_names_no_foreign_connection(
+    client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+
+    def submitted(name: str) -> Any:
+        document = copy.deepcopy(SMALL)
+        document["spec"]["ioConfig"]["consumerProperties"] = {"connection": name}
+        return client.post(
+            f"{BASE}/streams", json=document, params={"project_id": 1}, headers=headers
+        )
+
+    foreign, missing = submitted("theirs"), submitted("nobodys")
+    assert foreign.status_code == missing.status_code != 201, foreign.text
+    assert foreign.json()["detail"].replace("theirs", "nobodys") == missing.json()["detail"]
+
+
+@KINDS
+def test_a_version_that_names_a_foreign_object_is_not_restored(
+    kind: GrantKind, client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+    with owner.engine.begin() as connection:
+        grant_to(connection, kind, theirs[kind], 1)
+    for inner in (naming(kind, "theirs"), {"tasks": [a_node()]}):
+        made = client.post(f"{BASE}/definitions/import", json=document(inner), headers=headers)
+        assert made.status_code == 200, made.text
+    place = f"{BASE}/definitions/{made.json()['items'][0]['id']}"
+
+    def restored() -> Any:
+        tag = client.get(place, headers=headers).headers["etag"]
+        return client.post(
+            f"{place}/restore", json={"version": 1}, headers=headers | {"If-Match": tag}
+        )
+
+    revoke(owner, kind, "theirs", "default")
+    refused = restored()
+    assert (refused.status_code, "has no" in refused.text) == (409, True), refused.text
+    stored = client.get(f"{place}/export", headers=headers).text
+    assert "theirs" not in stored
+    grant(owner, kind, "theirs", "default")
+    assert restored().status_code == 200
 
 
 def test_a_row_typed_by_sql_in_the_default_project_needs_no_grant(db: Engine) -> None:

@@ -19,6 +19,7 @@ from api.gateway import responder
 from api.server import listen
 from common.clock import SystemClock
 from common.config import Config, DatabaseConfig, ZookeeperConfig
+from common.model.grants import GrantKind
 from common.model.states import ReleaseState
 from common.py4j.responder import EntryPoint, Responder
 from common.store import tables as t
@@ -26,6 +27,7 @@ from operations.datasources import create_datasource
 from operations.session import Session
 from operations.tokens import MadeToken, create_token, revoke_token
 from operations.users import create_user, grant
+from tests.integration.granting import grant_to, objects_of_others
 from tests.integration.reviewing import with_review
 from tests.integration.rights_mistakes import BY_GATEWAY, Plants, lists_of_everybody
 
@@ -226,6 +228,36 @@ def test_a_workflow_of_4_1_is_submitted_twice_scheduled_and_run(stage: Stage) ->
     assert command.process_definition_id == found.id
     assert ("ada", "definition.import") in [tuple(each) for each in audit]
     assert ("ada", "definition.run") in [tuple(each) for each in audit]
+
+
+def test_the_gateway_finds_no_object_of_other_projects(stage: Stage) -> None:
+    numbers = objects_of_others(stage.owner)
+    entry = stage.an_author()
+    environment = numbers[GrantKind.ENVIRONMENT]
+    asked = (
+        (entry.getEnvironmentInfo, ("theirs",), environment),
+        (
+            lambda name: entry.getDatasource(name, None).getId(),
+            ("theirs",),
+            numbers[GrantKind.DATASOURCE],
+        ),
+    )
+    for ask, given, _ in asked:
+        with pytest.raises(Py4JError) as foreign:
+            ask(*given)
+        with pytest.raises(Py4JError) as missing:
+            ask("nobodys")
+        assert str(foreign.value).replace("theirs", "nobodys") == str(missing.value)
+    # A workflow that names one is stored, and goes ONLINE only with the grant.
+    for keys in ({"workerGroup": "theirs"}, {"environmentCode": environment}):
+        with pytest.raises(Py4JError, match="has no"):
+            submit(entry, "spy", [a_task(7, "a") | keys], (0, 7))
+    with stage.db.begin() as connection:
+        for kind, number in numbers.items():
+            grant_to(connection, kind, number, 1)
+    for ask, given, number in asked:
+        assert ask(*given) == number
+    assert submit(entry, "spy", [a_task(7, "a") | {"workerGroup": "theirs"}], (0, 7))
 
 
 def test_a_workflow_of_3_1_is_submitted_under_the_names_of_then(stage: Stage) -> None:
