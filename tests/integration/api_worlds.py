@@ -249,6 +249,8 @@ def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
     """Grant the shared objects among those of a world to its project."""
     with db.begin() as connection:
         for word, kind in KINDS.items():
+            if word not in objects:
+                continue
             number = objects[word]
             if kind is GrantKind.ENVIRONMENT:
                 row = t.environment.c
@@ -258,17 +260,20 @@ def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
             )
 
 
-def a_pool(db: Engine, project: int) -> int:
-    """Make a pool that the project may use."""
-    name = f"pool {secrets.token_hex(4)}"
+def a_shared_object(db: Engine, word: str, project: int) -> int:
+    """Make an object of a kind that the project may use, with a name of no world."""
+    name = f"fresh-{secrets.token_hex(4)}"
+    statements = {
+        "tenant": insert(t.tenant).values(tenant_code=name),
+        "worker-group": insert(t.worker_group).values(name=name),
+        "environment": insert(t.environment).values(name=name),
+        "pool": insert(t.task_group).values(name=name, group_size=1),
+    }
+    made = statements[word]
     with db.begin() as connection:
-        made: int = connection.execute(
-            insert(t.task_group).values(name=name, group_size=1).returning(t.task_group.c.id)
-        ).scalar_one()
-        connection.execute(
-            insert(t.grant).values(object_type=GrantKind.POOL, object_id=made, project_id=project)
-        )
-    return made
+        number: int = connection.execute(made.returning(made.table.c.id)).scalar_one()
+    grant_objects(db, {word: number}, project)
+    return number
 
 
 def a_schedule(db: Engine, definition: int) -> int:
@@ -312,6 +317,9 @@ def to_delete(db: Engine, name: str, world: World) -> int | None:
     if name.endswith("/instances/delete"):
         definition = world.objects["definition"]
         return an_instance(db, ProcessState.FAILURE, process_definition_id=definition)
+    for word in ("tenant", "worker-group", "environment", "pool"):
+        if name == f"DELETE {BASE}/{word}s/{{id}}":
+            return a_shared_object(db, word, world.objects["project"])
     if name == f"DELETE {BASE}/datasources/{{id}}":
         with db.begin() as connection:
             made: int = connection.scalar(_a_datasource("gone").returning(t.datasource.c.id))

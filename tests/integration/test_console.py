@@ -32,7 +32,7 @@ from operations.log_ins import csrf_token
 from operations.session import Session
 from operations.users import create_user
 from tests.builders import a_definition_json
-from tests.integration.api_worlds import World, a_pool, a_schedule, worlds
+from tests.integration.api_worlds import World, a_schedule, a_shared_object, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 from tests.integration.console_visits import PASSWORD, a_run, asked, get, session_of
 
@@ -63,7 +63,7 @@ def test_every_page_answers_every_role_as_its_policy_says(
             if page.path == "/schedules/{id}/delete":
                 number = a_schedule(db, world.objects["definition"])
             if page.path == "/pools/{id}/remove":
-                number = a_pool(db, world.objects["project"])
+                number = a_shared_object(db, "pool", world.objects["project"])
             answer = asked(client, page, number, sessions[caller])
             wanted = outcome(page.policy, caller, own=own)
             is_shared = page.policy.takes is Who.USER
