@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,6 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 
 from api.policy import BASE
 from common.model.complement_states import ComplementState
-from common.model.grants import KINDS, GrantKind
 from common.model.states import ProcessState, TaskState
 from common.model.topologies import Code, Wanted
 from common.model.topology_graphs import GraphPart, TopologyGraph
@@ -28,6 +26,7 @@ from operations.tokens import create_token
 from operations.users import create_user, grant
 from tests.builders import a_definition_json
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.granting import a_shared_object, grant_objects
 from tests.topology_files import REPORT
 from tests.unit.stream_specs import SMALL
 
@@ -243,37 +242,6 @@ def _of_no_project(db: Engine, name: str) -> dict[str, int]:
             kind: connection.execute(each.returning(each.table.c.id)).scalar_one()
             for kind, each in rows.items()
         }
-
-
-def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
-    """Grant the shared objects among those of a world to its project."""
-    with db.begin() as connection:
-        for word, kind in KINDS.items():
-            if word not in objects:
-                continue
-            number = objects[word]
-            if kind is GrantKind.ENVIRONMENT:
-                row = t.environment.c
-                number = connection.scalar(select(row.code).where(row.id == number))
-            connection.execute(
-                insert(t.grant).values(object_type=kind, object_id=number, project_id=project)
-            )
-
-
-def a_shared_object(db: Engine, word: str, project: int) -> int:
-    """Make an object of a kind that the project may use, with a name of no world."""
-    name = f"fresh-{secrets.token_hex(4)}"
-    statements = {
-        "tenant": insert(t.tenant).values(tenant_code=name),
-        "worker-group": insert(t.worker_group).values(name=name),
-        "environment": insert(t.environment).values(name=name),
-        "pool": insert(t.task_group).values(name=name, group_size=1),
-    }
-    made = statements[word]
-    with db.begin() as connection:
-        number: int = connection.execute(made.returning(made.table.c.id)).scalar_one()
-    grant_objects(db, {word: number}, project)
-    return number
 
 
 def a_schedule(db: Engine, definition: int) -> int:

@@ -1,12 +1,13 @@
-"""Shared objects of another project, and their grants, for tests of the doors to them."""
+"""Shared objects and their grants to projects, for tests of the doors to them."""
 
 from __future__ import annotations
 
-from typing import Final
+import secrets
+from typing import Any, Final
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Engine, insert, select
 
-from common.model.grants import GrantKind
+from common.model.grants import KINDS, GrantKind
 from common.store import tables as t
 from operations.projects import create_project
 from operations.session import Session
@@ -40,3 +41,34 @@ def objects_of_others(owner: Session) -> dict[GrantKind, int]:
 def grant_to(connection: Connection, kind: GrantKind, number: int, project: int) -> None:
     given = {"object_type": int(kind), "object_id": number, "project_id": project}
     connection.execute(insert(t.grant).values(given))
+
+
+def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
+    """Grant the shared objects among those of a world to its project."""
+    with db.begin() as connection:
+        for word, kind in KINDS.items():
+            if word not in objects:
+                continue
+            number = objects[word]
+            if kind is GrantKind.ENVIRONMENT:
+                row = t.environment.c
+                number = connection.scalar(select(row.code).where(row.id == number))
+            connection.execute(
+                insert(t.grant).values(object_type=kind, object_id=number, project_id=project)
+            )
+
+
+def a_shared_object(db: Engine, word: str, project: int) -> int:
+    """Make an object of a kind that the project may use, with a name of no world."""
+    name = f"fresh-{secrets.token_hex(4)}"
+    statements = {
+        "tenant": insert(t.tenant).values(tenant_code=name),
+        "worker-group": insert(t.worker_group).values(name=name),
+        "environment": insert(t.environment).values(name=name),
+        "pool": insert(t.task_group).values(name=name, group_size=1),
+    }
+    made = statements[word]
+    with db.begin() as connection:
+        number: int = connection.execute(made.returning(made.table.c.id)).scalar_one()
+    grant_objects(db, {word: number}, project)
+    return number

@@ -75,8 +75,6 @@ BY_OTHERS: Final = (
     | BY_GATEWAY
     | BY_DRUID
     | {
-        # test_a_complement_is_made_once_with_those_downstream
-        "operations/complementing:_operated",
         # test_why_tells_nothing_of_projects_that_are_not_one_s_own
         "operations/control_decisions:_is_seen",
         # test_a_sub_process_of_a_foreign_project_is_shown_to_nobody

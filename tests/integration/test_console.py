@@ -32,9 +32,10 @@ from operations.log_ins import csrf_token
 from operations.session import Session
 from operations.users import create_user
 from tests.builders import a_definition_json
-from tests.integration.api_worlds import World, a_schedule, a_shared_object, worlds
+from tests.integration.api_worlds import World, a_schedule, worlds
 from tests.integration.cli_rows import a_definition, an_instance
 from tests.integration.console_visits import PASSWORD, a_run, asked, get, session_of
+from tests.integration.granting import a_shared_object
 
 pytestmark = pytest.mark.usefixtures("at_console")
 HOSTILE = "\"><img src=x onerror=alert(1)>'</title></svg>\u202e\x1b[31m\n{{ 7 * 7 }}"
