@@ -86,6 +86,11 @@ class FinishTask:
     var_pool: str | None = None
     at: datetime | None = None
 
+    @property
+    def is_without_output(self) -> bool:
+        """True if tasks downstream get no output. The row must then be without output too."""
+        return self.state is TaskState.SUCCESS and self.var_pool is None
+
 
 @value
 class RetryTask:

@@ -48,6 +48,8 @@ from common.store.connect import connect
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 5.0
+_LARGEST_ID: Final = 2**31 - 1
+_MOST_DIGITS: Final = 10
 
 
 class Channel(StrEnum):
@@ -101,17 +103,18 @@ _REMINDER: Final = Notification(channel="", payload="")
 def read_task_report(payload: str) -> TaskReport:
     """Read the end of an attempt from a payload of `orcaflow_task`; `ValueError` if it is none.
 
-    Any client may notify, so this is a hint: a save acts on it only if the row agrees.
+    Any role can notify any channel, so a report is a hint: a save acts on it only if the row
+    agrees.
     """
     try:
         process_instance_id, task_instance_id, attempt, state, seconds, name, has_output, why = (
             json.loads(payload)
         )
         return TaskReport(
-            process_instance_id=int(process_instance_id),
-            task_instance_id=int(task_instance_id),
+            process_instance_id=_id(process_instance_id),
+            task_instance_id=_id(task_instance_id),
             name=str(name),
-            attempt=int(attempt),
+            attempt=_id(attempt),
             state=TaskState(state),
             end_time=datetime.fromtimestamp(seconds, UTC),
             has_output=bool(has_output),
@@ -119,6 +122,20 @@ def read_task_report(payload: str) -> TaskReport:
         )
     except (TypeError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(f"no report: {payload[:80]!r}") from error
+
+
+def read_id(payload: str) -> int | None:
+    """Read a payload that is the id of a row; None for any other."""
+    # Python refuses numbers of thousands of digits, and PostgreSQL ids above 31 bits.
+    is_number = payload.isascii() and payload.isdigit() and len(payload) <= _MOST_DIGITS
+    return int(payload) if is_number and 0 < int(payload) <= _LARGEST_ID else None
+
+
+def _id(value: object) -> int:
+    """Return an id that a column can hold; `ValueError` for any other value."""
+    if type(value) is not int or not 0 < value <= _LARGEST_ID:
+        raise ValueError("no id")
+    return value
 
 
 class Notifications:

@@ -1,4 +1,8 @@
-"""Receives PostgreSQL's notifications and wakes loops; a lost one only delays them."""
+"""Receives PostgreSQL's notifications and wakes loops; a lost one only delays them.
+
+Any role of the database can notify, the reading role included. So a payload only says where to
+look: the rows decide.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol, TypeAlias
 
-from common.store.listen import Channel, Notification, read_task_report
+from common.store.listen import Channel, Notification, read_id, read_task_report
 from master.loops.run_worker import RunWorker
 
 CHANNELS = tuple(Channel)
@@ -76,7 +80,7 @@ class NoticeLoop:
                 case Channel.WANTED:
                     self._runs.check_tables()
                 case Channel.PROCESS:
-                    self._upstream_changed(_number(notification.payload), None)
+                    self._upstream_changed(read_id(notification.payload), None)
                     self._complement_changed()
                 case Channel.HOLD:
                     self._hold_changed()
@@ -111,8 +115,3 @@ class NoticeLoop:
             if report.state.is_finished:
                 self._attempt_ended(report.task_instance_id)
             self._upstream_changed(report.process_instance_id, report.name)
-
-
-def _number(payload: str) -> int | None:
-    """Read the id of a run; None if the payload is none of ours."""
-    return int(payload) if payload.isascii() and payload.isdigit() else None

@@ -3,7 +3,9 @@
 A pass collects events (reports, wanted states, timers), advances every run concerned, and saves all
 decisions in one fenced transaction. Memory is a cache: a run whose step was not saved is forgotten,
 and loaded from the tables when it is opened next. Notifications only wake the loop early; about
-once a second it compares all it owns with the tables, so a lost one costs a second.
+once a second it compares all it owns with the tables, so a lost one costs a second. Any role of the
+database can forge one: a notified end counts only if the save finds it in the row. If not, the run
+is loaded again and takes a step by its rows alone.
 
 Other loops call `open`, `begun`, `reported`, `check_tables` and `forget_all`, from any thread.
 """
@@ -31,7 +33,7 @@ from common.model.cluster import Node
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
-from common.model.states import ProcessState
+from common.model.states import ProcessState, TaskState
 from common.runtime import metrics
 from common.store.master.ports import (
     PAGE,
@@ -68,6 +70,8 @@ _Item = TypeVar("_Item")
 # stop of the run itself.
 _Timer: TypeAlias = tuple[datetime, int, str, int]
 _DEADLINE = ("", 0)
+_MOST_NOTIFIED = 100_000
+"""The most notified reports to keep; the others are found in the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +140,10 @@ class RunWorker:
         # The members of `_timers`, so that a step does not arm the same timer again.
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
+        # Runs with a notified report among the events of this pass, and runs whose step was refused
+        # with one. The latter ignore notified reports until they are loaded.
+        self._hinted: set[int] = set()
+        self._doubted: set[int] = set()
         self._checked_at: float | None = None
         # The last run and the last report of the pages that were read; 0 after the last page.
         self._compared = self._reported = 0
@@ -185,8 +193,11 @@ class RunWorker:
             # Anybody may notify; one that is not of an end is a reason to read the rows.
             self.check_tables()
         elif report.process_instance_id in self._known:
-            self._notified.append(report)
-            self._wake()
+            if len(self._notified) < _MOST_NOTIFIED:
+                self._notified.append(report)
+                self._wake()
+            else:
+                self.check_tables()
 
     def check_tables(self) -> None:
         """Compare everything with the tables: a report may be lost, or an intent written."""
@@ -255,7 +266,15 @@ class RunWorker:
         check = check or any(ownership.epoch > 1 for ownership in events)
         # Without a run in memory there is none that a report or an intent could reach.
         asks = check and bool(self._runs)
-        for report in self._reports(node, check=asks):
+        hints, reports = self._reports(node, check=asks)
+        self._hinted.clear()
+        for report in hints:
+            run = self._runs.get(report.process_instance_id)
+            if run is not None and self._may_be_true(report, run):
+                self._hinted.add(report.process_instance_id)
+                events.setdefault(run.ownership, []).append(event_of(report))
+        self._doubted.difference_update(each.process_instance_id for each in events)
+        for report in reports:
             run = self._runs.get(report.process_instance_id)
             if run is not None:
                 events.setdefault(run.ownership, []).append(event_of(report))
@@ -271,12 +290,16 @@ class RunWorker:
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
 
-    def _reports(self, node: Node, *, check: bool) -> list[TaskReport]:
-        """Read what was notified and, after a check, the next page of what is not settled."""
+    def _reports(self, node: Node, *, check: bool) -> tuple[list[TaskReport], list[TaskReport]]:
+        """Return notified reports that the save can confirm, and reports that rows have.
+
+        The rows are read for the other notified reports, and after a check, the next page of what
+        is not settled.
+        """
         notified = _drain(self._notified, self._config.page)
-        reports = [report for report in notified if not report.has_output]
-        # The output of an attempt is in its row alone, not in the notification.
-        told = [report.task_instance_id for report in notified if report.has_output]
+        hints = [report for report in notified if _can_be_confirmed(report)]
+        reports: list[TaskReport] = []
+        told = [report.task_instance_id for report in notified if not _can_be_confirmed(report)]
         if told:
             reports += self._store.reports(node, only=told)
         if check or self._reported:
@@ -284,7 +307,16 @@ class RunWorker:
             is_last = len(page) < self._config.page
             self._reported = 0 if is_last else max(one.task_instance_id for one in page)
             reports += page
-        return reports
+        return hints, reports
+
+    def _may_be_true(self, report: TaskReport, run: ProcessRun) -> bool:
+        """Return False for a notified report that a run in memory can't have, as a forged one."""
+        task = run.tasks.get(report.name)
+        return (
+            report.process_instance_id not in self._doubted
+            and task is not None
+            and task.attempt == report.attempt
+        )
 
     def _wanted(self, intent: Intent, now: datetime) -> ProcessEvent | None:
         deadline = intent.at + self._config.stop_deadline
@@ -308,6 +340,7 @@ class RunWorker:
             self._timers.clear()
             self._armed.clear()
             self._faults.clear()
+            self._doubted.clear()
             self._to_open.clear()
             self._begun.clear()
             self._notified.clear()
@@ -427,7 +460,8 @@ class RunWorker:
                     decision for event in happened for decision in advance(run, event, now=now)
                 )
             except Exception as error:  # noqa: BLE001  # One run's fault must not end the others.
-                self._suspect(ownership, error)
+                if not self._doubt(run):
+                    self._suspect(ownership, error)
                 continue
             if not decisions:
                 self._keep(run)
@@ -446,6 +480,8 @@ class RunWorker:
             raise
         except SchedulerError as error:
             if len(steps) == 1:
+                if self._doubt(stepped[0]):
+                    return
                 # Loaded at once it may fit; one that never does is left to the next comparison.
                 if self._suspect(steps[0].ownership, error):
                     self._reopen(stepped)
@@ -492,6 +528,22 @@ class RunWorker:
     def _reopen(self, stepped: list[ProcessRun]) -> None:
         """Have runs loaded again whose step may not be written."""
         self._to_open.extend(run.ownership for run in stepped)
+
+    def _doubt(self, run: ProcessRun) -> bool:
+        """Load a run again if a notified report may be why its step was refused.
+
+        This does not count as a fault of the run. Its next step uses rows only, so a flood of forged
+        reports can't stop its progress.
+        """
+        run_id = run.ownership.process_instance_id
+        if run_id not in self._hinted:
+            return False
+        log.warning("notified report was refused", extra={"process_instance_id": run_id})
+        self._hinted.discard(run_id)
+        self._doubted.add(run_id)
+        self._reopen([run])
+        self.check_tables()
+        return True
 
     def _suspect(self, ownership: Ownership, error: Exception) -> bool:
         """Count a fault of a run; True if loading it again may help. If not, the run is ended."""
@@ -588,6 +640,11 @@ def _takes_room(run: ProcessRun) -> bool:
         or bool(run.retries)
         or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
     )
+
+
+def _can_be_confirmed(report: TaskReport) -> bool:
+    """True for a success without output: the save compares all that it says with the row."""
+    return report.state is TaskState.SUCCESS and not report.has_output
 
 
 def _under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]:

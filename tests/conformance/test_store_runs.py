@@ -276,6 +276,18 @@ def test_an_end_is_settled_once(db: Tables) -> None:
         save(db, owned, finish("a"))
 
 
+def test_an_end_with_an_output_is_not_settled_as_one_without(db: Tables) -> None:
+    owned = a_run(db)
+    (first,) = submit(db, owned, "a")
+    claim(db, [first])
+    output = '[{"prop": "x", "value": "7"}]'
+    end(db, an_end(first, var_pool=output))
+    with pytest.raises(StoreConflictError, match="attempt 1 of task 'a'"):
+        save(db, owned, finish("a"))
+    save(db, owned, replace(finish("a"), var_pool=output))
+    assert the_task(db, first)["settled"]
+
+
 def test_an_attempt_that_still_runs_can_not_be_superseded(db: Tables) -> None:
     owned = a_run(db)
     claim(db, submit(db, owned, "a"))

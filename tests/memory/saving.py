@@ -259,7 +259,12 @@ class Writing:
 
     def _settle(self, run_id: int, decision: FinishTask | RetryTask, at: datetime) -> None:
         task = self._attempt(run_id, decision.name, decision.attempt)
-        if task.state != decision.state or task.settled:
+        is_without_output = isinstance(decision, FinishTask) and decision.is_without_output
+        if (
+            task.state != decision.state
+            or task.settled
+            or (is_without_output and task.var_pool is not None)
+        ):
             raise _conflict(run_id, decision.name, decision.attempt)
         retry_at = None
         if isinstance(decision, RetryTask):

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     DateTime,
@@ -118,7 +119,14 @@ _OWNED: Final = (
     .cte("owned")
 )
 
-_ENDED: Final = unnested("ended", run_id=Integer, name=Text, attempt=Integer, state=SmallInteger)
+_ENDED: Final = unnested(
+    "ended",
+    run_id=Integer,
+    name=Text,
+    attempt=Integer,
+    state=SmallInteger,
+    without_output=Boolean,
+)
 _SETTLED: Final = (
     update(task_instance)
     .where(_OWNED.c.id == _ENDED.c.run_id)
@@ -126,6 +134,7 @@ _SETTLED: Final = (
     .where(task_instance.c.name == _ENDED.c.name)
     .where(task_instance.c.attempt == _ENDED.c.attempt)
     .where(task_instance.c.state == _ENDED.c.state)
+    .where(or_(~_ENDED.c.without_output, task_instance.c.var_pool.is_(None)))
     # Not the bare column: an index of all that are not settled must not look the better way to them
     # to a plan that was made while the table was small.
     .where(func.coalesce(task_instance.c.settled, False).is_(False))
@@ -279,7 +288,7 @@ class PlainSave:
     """The steps of a save that one statement can write, as its parameters."""
 
     owners: list[Ownership] = field(default_factory=list)
-    ended: list[tuple[int, str, int, int]] = field(default_factory=list)
+    ended: list[tuple[int, FinishTask]] = field(default_factory=list)
     new: list[dict[str, Any]] = field(default_factory=list)
     over: dict[int, datetime] = field(default_factory=dict)
     """The runs that succeed, and when."""
@@ -298,8 +307,7 @@ def plain(steps: Sequence[Step]) -> PlainSave | None:
         for decision in step.decisions:
             match decision:
                 case FinishTask():
-                    state = int(decision.state)
-                    found.ended.append((run_id, decision.name, decision.attempt, state))
+                    found.ended.append((run_id, decision))
                 case SubmitTask():
                     row = _new(run_id, decision, step.at)
                     if row is None:
@@ -356,7 +364,7 @@ def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hi
 
 def _parameters(save: PlainSave) -> dict[str, list[Any]]:
     ids = [owner.process_instance_id for owner in save.owners]
-    ends = Counter(run_id for run_id, _, _, _ in save.ended)
+    ends = Counter(run_id for run_id, _ in save.ended)
     begins = Counter(row["process_instance_id"] for row in save.new)
     return {
         "ids": ids,
@@ -366,10 +374,11 @@ def _parameters(save: PlainSave) -> dict[str, list[Any]]:
         "step_ends": [ends[run_id] for run_id in ids],
         "step_begins": [begins[run_id] for run_id in ids],
         "step_over_at": [save.over.get(run_id) for run_id in ids],
-        "ended_run_id": [run_id for run_id, _, _, _ in save.ended],
-        "ended_name": [name for _, name, _, _ in save.ended],
-        "ended_attempt": [attempt for _, _, attempt, _ in save.ended],
-        "ended_state": [state for _, _, _, state in save.ended],
+        "ended_run_id": [run_id for run_id, _ in save.ended],
+        "ended_name": [each.name for _, each in save.ended],
+        "ended_attempt": [each.attempt for _, each in save.ended],
+        "ended_state": [int(each.state) for _, each in save.ended],
+        "ended_without_output": [each.is_without_output for _, each in save.ended],
         **attempt_values(save.new),
     }
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final, assert_never
 
 from sqlalchemy import (
+    Boolean,
     Connection,
     DateTime,
     Integer,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     case,
     cast,
     func,
+    or_,
     select,
     update,
 )
@@ -118,6 +120,7 @@ _ENDED: Final = unnested(
     attempt=Integer,
     state=SmallInteger,
     retry_at=DateTime(timezone=True),
+    without_output=Boolean,
 )
 _SETTLE: Final = (
     update(task_instance)
@@ -125,6 +128,7 @@ _SETTLE: Final = (
     .where(task_instance.c.name == _ENDED.c.name)
     .where(task_instance.c.attempt == _ENDED.c.attempt)
     .where(task_instance.c.state == _ENDED.c.state)
+    .where(or_(~_ENDED.c.without_output, task_instance.c.var_pool.is_(None)))
     .where(~task_instance.c.settled)
     .values(settled=True, retry_at=_ENDED.c.retry_at)
     .returning(
@@ -208,7 +212,7 @@ _MOVE_PROCESSES: Final = (
 class _Wave:
     """Decisions to be written kind by kind, in the order of these fields."""
 
-    settled: dict[AttemptName, tuple[TaskState, datetime | None]] = field(default_factory=dict)
+    settled: dict[AttemptName, FinishTask | RetryTask] = field(default_factory=dict)
     given_up: list[AttemptName] = field(default_factory=list)
     decided: dict[AttemptName, dict[str, Any]] = field(default_factory=dict)
     submitted: dict[AttemptName, Submission] = field(default_factory=dict)
@@ -241,9 +245,9 @@ class _Save:
         run_id = step.ownership.process_instance_id
         match decision:
             case FinishTask():
-                self._settle(run_id, decision, None)
+                self._settle(run_id, decision)
             case RetryTask():
-                self._settle(run_id, decision, decision.at)
+                self._settle(run_id, decision)
                 if decision.state is TaskState.NEED_FAULT_TOLERANCE:
                     self.failed_over[run_id, decision.name, decision.attempt] = step.at
             case GiveUpRetry():
@@ -275,11 +279,9 @@ class _Save:
             case _:
                 assert_never(decision)
 
-    def _settle(
-        self, run_id: int, decision: FinishTask | RetryTask, retry_at: datetime | None
-    ) -> None:
+    def _settle(self, run_id: int, decision: FinishTask | RetryTask) -> None:
         name = (run_id, decision.name, decision.attempt)
-        self._wave(run_id, decision.name, 0).settled[name] = (decision.state, retry_at)
+        self._wave(run_id, decision.name, 0).settled[name] = decision
 
     def _submit(self, run_id: int, decision: SubmitTask, at: datetime) -> None:
         self._require_live(run_id)
@@ -448,8 +450,14 @@ def _settle(db: Connection, wave: _Wave) -> bool:
     if not wave.settled:
         return False
     rows = named(wave.settled, "ended") | {
-        "ended_state": [int(state) for state, _ in wave.settled.values()],
-        "ended_retry_at": [retry_at for _, retry_at in wave.settled.values()],
+        "ended_state": [int(each.state) for each in wave.settled.values()],
+        "ended_retry_at": [
+            each.at if isinstance(each, RetryTask) else None for each in wave.settled.values()
+        ],
+        "ended_without_output": [
+            isinstance(each, FinishTask) and each.is_without_output
+            for each in wave.settled.values()
+        ],
     }
     changed = db.execute(_SETTLE, rows).all()
     require_all(wave.settled, changed)
