@@ -2,7 +2,8 @@
 
 Pure. Conditions are evaluated in the order written; the first true one wins, one without text is
 true, and the default comes last. A condition that can't be evaluated fails the task: taking another
-branch instead would run what the author did not want.
+branch instead would run what the author did not want. The same holds for a value that this master
+can't decrypt.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.expressions import ExpressionError
+from common.expressions import Expression, ExpressionError
 from common.model.control import Switch
+from common.sealing import key_of
 
 _SHOWN_CHARS = 200
 
@@ -37,6 +39,9 @@ def choose(switch: Switch, values: Mapping[str, str]) -> Choice | Undecided:
         expression = branch.expression
         if expression is None:
             return _chosen(branch.targets, f"branch {number} has no condition")
+        encrypted = _encrypted(expression, values)
+        if encrypted is not None:
+            return Undecided(why=f"the condition of branch {number} can't be decided: {encrypted}")
         try:
             holds = expression.evaluate(values)
         except ExpressionError as error:
@@ -47,6 +52,21 @@ def choose(switch: Switch, values: Mapping[str, str]) -> Choice | Undecided:
         if holds:
             return _chosen(branch.targets, f"branch {number} holds: {_shown(expression.text)}")
     return _chosen(switch.default, "no condition holds: the default is taken")
+
+
+def _encrypted(expression: Expression, values: Mapping[str, str]) -> str | None:
+    """Return the reason if a condition compares a value that is still encrypted."""
+    compared = [
+        (f"the parameter {name!r:.200}", values.get(name)) for name in expression.parameters
+    ]
+    for what, value in (*compared, ("a value in it", expression.text)):
+        key = None if value is None else key_of(value)
+        if key is not None:
+            return (
+                f"{what} is encrypted with the key {key}, which this master lacks: copy the key"
+                " file to the master's host"
+            )
+    return None
 
 
 def _chosen(targets: tuple[str, ...], why: str) -> Choice | Undecided:

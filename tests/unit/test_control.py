@@ -262,6 +262,21 @@ def test_a_branch_without_a_condition_is_taken_when_it_is_reached() -> None:
     assert choose(control, {"cnt": "1"}) == Choice(targets=("b",), why="branch 2 has no condition")
 
 
+@pytest.mark.parametrize("written", ["{}", "{}-x", "me:{}@host"])
+def test_a_switch_that_compares_an_encrypted_value_fails_with_the_cure(written: str) -> None:
+    control = good("SWITCH", **SWITCH)
+    assert isinstance(control, Switch)
+    for token in ("sealed:0123abcd:QUJD.", "sealed:0123abcd:QUJD#"):
+        choice = choose(control, {"cnt": "1", "flag": written.format(token)})
+        assert choice == Undecided(
+            why="the condition of branch 2 can't be decided: the parameter 'flag' is encrypted with"
+            " the key 0123abcd, which this master lacks: copy the key file to the master's host"
+        )
+    # A branch in front of it is taken, and a parameter that no condition names is not compared.
+    assert isinstance(choose(control, {"cnt": "11", "flag": token}), Choice)
+    assert isinstance(choose(control, {"cnt": "1", "flag": "Y", "other": token}), Choice)
+
+
 def test_a_missing_parameter_fails_the_switch_and_is_named() -> None:
     control = good("SWITCH", **SWITCH)
     assert isinstance(control, Switch)
