@@ -532,8 +532,8 @@ class RunWorker:
     def _doubt(self, run: ProcessRun) -> bool:
         """Load a run again if a notified report may be why its step was refused.
 
-        This does not count as a fault of the run. Its next step uses rows only, so a flood of forged
-        reports can't stop its progress.
+        This does not count as a fault of the run. Its next step uses rows only, so a flood of
+        forged reports can't stop its progress.
         """
         run_id = run.ownership.process_instance_id
         if run_id not in self._hinted:
