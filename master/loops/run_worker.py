@@ -140,8 +140,8 @@ class RunWorker:
         # The members of `_timers`, so that a step does not arm the same timer again.
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
-        # Runs with a notified report among the events of this pass, and runs whose step was refused
-        # with one. The latter ignore notified reports until they are loaded.
+        # Runs with a notified report among the events of this pass. A run whose step was refused with
+        # a notified report is doubted: it ignores such reports until it is loaded.
         self._hinted: set[int] = set()
         self._doubted: set[int] = set()
         self._checked_at: float | None = None

@@ -119,7 +119,7 @@ def test_a_password_of_a_supervisor_is_encrypted_from_its_submission_to_its_task
     assert PASSWORD not in answer.text
 
 
-# Texts of programs and people, which are no documents; an environment has a key of its own.
+# Plain texts are not documents, and `common.environment_config` encrypts environments.
 NOT_DOCUMENTS = ("reason of", "alert", "log of alert", "environment")
 
 
