@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from common.model.command_param import CommandParam
 from common.model.instances import Ownership
 from common.model.states import TaskDependType
-from common.store.master.ports import LoadedRun, Step
+from common.store.master.ports import LoadedRun, Step, UnreadableRun
 from master.engine.advance import advance
 from master.engine.events import RunOpened
 from master.engine.load import load_run
@@ -69,3 +69,10 @@ class FirstSteps:
             return None
         self.runs[loaded.ownership] = run
         return Step(ownership=loaded.ownership, decisions=decisions, at=self._now)
+
+
+def under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]:
+    """Return the names and attempts of the tasks that have not ended."""
+    if isinstance(loaded, UnreadableRun):
+        return loaded.live
+    return tuple((row.name, row.attempt) for row in loaded.tasks if not row.state.is_finished)

@@ -3,9 +3,8 @@
 A pass collects events (reports, wanted states, timers), advances every run concerned, and saves all
 decisions in one fenced transaction. Memory is a cache: a run whose step was not saved is forgotten,
 and loaded from the tables when it is opened next. Notifications only wake the loop early; about
-once a second it compares all it owns with the tables, so a lost one costs a second. Any role of the
-database can forge one: a notified end counts only if the save finds it in the row. If not, the run
-is loaded again and takes a step by its rows alone.
+once a second it compares all it owns with the tables, so a lost one costs a second. A forged one
+changes nothing (`master.loops.notified`).
 
 Other loops call `open`, `begun`, `reported`, `check_tables` and `forget_all`, from any thread.
 """
@@ -18,8 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from common.clock import Clock
@@ -33,7 +31,7 @@ from common.model.cluster import Node
 from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
-from common.model.states import ProcessState, TaskState
+from common.model.states import ProcessState
 from common.runtime import metrics
 from common.store.master.ports import (
     PAGE,
@@ -61,17 +59,15 @@ from master.engine.run import ProcessRun
 from master.engine.task_run import ImpossibleError
 from master.graphs import GraphCache
 from master.identity import Identity
-from master.loops.opening import FirstSteps, RunBuilder
+from master.loops.notified import NotifiedReports, drain
+from master.loops.opening import FirstSteps, RunBuilder, under_way
 
 log = logging.getLogger(__name__)
 
-_Item = TypeVar("_Item")
 # A due time with its process instance, task and attempt. Attempt 0 of no task is the deadline of a
 # stop of the run itself.
 _Timer: TypeAlias = tuple[datetime, int, str, int]
 _DEADLINE = ("", 0)
-_MOST_NOTIFIED = 100_000
-"""The most notified reports to keep; the others are found in the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +126,7 @@ class RunWorker:
         # Filled by other threads; `deque.append` and `popleft` are atomic.
         self._to_open: deque[Ownership] = deque()
         self._begun: deque[ProcessRun] = deque()
-        self._notified: deque[TaskReport] = deque()
+        self._notified = NotifiedReports()
         self._orders: deque[str] = deque()
         # Ids of the runs in memory and of those whose step is being saved; never iterated.
         self._known: set[int] = set()
@@ -140,10 +136,6 @@ class RunWorker:
         # The members of `_timers`, so that a step does not arm the same timer again.
         self._armed: set[_Timer] = set()
         self._faults: dict[int, int] = {}
-        # Runs with a notified report among the events of this pass. A run whose step was refused with
-        # a notified report is doubted: it ignores such reports until it is loaded.
-        self._hinted: set[int] = set()
-        self._doubted: set[int] = set()
         self._checked_at: float | None = None
         # The last run and the last report of the pages that were read; 0 after the last page.
         self._compared = self._reported = 0
@@ -189,15 +181,12 @@ class RunWorker:
 
     def reported(self, report: TaskReport) -> None:
         """Take a notified report of an ended attempt; ignored if its run is not in memory."""
-        if not report.state.is_finished:
-            # Anybody may notify; one that is not of an end is a reason to read the rows.
+        if report.process_instance_id not in self._known and report.state.is_finished:
+            return
+        if self._notified.add(report):
+            self._wake()
+        else:
             self.check_tables()
-        elif report.process_instance_id in self._known:
-            if len(self._notified) < _MOST_NOTIFIED:
-                self._notified.append(report)
-                self._wake()
-            else:
-                self.check_tables()
 
     def check_tables(self) -> None:
         """Compare everything with the tables: a report may be lost, or an intent written."""
@@ -248,7 +237,7 @@ class RunWorker:
         if node is None:
             self._to_open.clear()
             self._begun.clear()
-            self._notified.clear()
+            self._notified.forget()
             return
         self._take_over()
         monotonic = self._clock.monotonic()
@@ -266,15 +255,9 @@ class RunWorker:
         check = check or any(ownership.epoch > 1 for ownership in events)
         # Without a run in memory there is none that a report or an intent could reach.
         asks = check and bool(self._runs)
-        hints, reports = self._reports(node, check=asks)
-        self._hinted.clear()
-        for report in hints:
-            run = self._runs.get(report.process_instance_id)
-            if run is not None and self._may_be_true(report, run):
-                self._hinted.add(report.process_instance_id)
-                events.setdefault(run.ownership, []).append(event_of(report))
-        self._doubted.difference_update(each.process_instance_id for each in events)
-        for report in reports:
+        hints, to_read = self._notified.take(self._runs, most=self._config.page)
+        self._notified.loaded(each.process_instance_id for each in events)
+        for report in (*hints, *self._reports(node, to_read, check=asks)):
             run = self._runs.get(report.process_instance_id)
             if run is not None:
                 events.setdefault(run.ownership, []).append(event_of(report))
@@ -290,33 +273,15 @@ class RunWorker:
         for run, due in self._due(now):
             events.setdefault(run.ownership, []).append(due)
 
-    def _reports(self, node: Node, *, check: bool) -> tuple[list[TaskReport], list[TaskReport]]:
-        """Return notified reports that the save can confirm, and reports that rows have.
-
-        The rows are read for the other notified reports, and after a check, the next page of what
-        is not settled.
-        """
-        notified = _drain(self._notified, self._config.page)
-        hints = [report for report in notified if _can_be_confirmed(report)]
-        reports: list[TaskReport] = []
-        told = [report.task_instance_id for report in notified if not _can_be_confirmed(report)]
-        if told:
-            reports += self._store.reports(node, only=told)
+    def _reports(self, node: Node, to_read: list[int], *, check: bool) -> list[TaskReport]:
+        """Read the ends of these attempts and, after a check, the next page of unsettled ends."""
+        reports = list(self._store.reports(node, only=to_read)) if to_read else []
         if check or self._reported:
             page = self._store.reports(node, after=self._reported, limit=self._config.page)
             is_last = len(page) < self._config.page
             self._reported = 0 if is_last else max(one.task_instance_id for one in page)
             reports += page
-        return hints, reports
-
-    def _may_be_true(self, report: TaskReport, run: ProcessRun) -> bool:
-        """Return False for a notified report that a run in memory can't have, as a forged one."""
-        task = run.tasks.get(report.name)
-        return (
-            report.process_instance_id not in self._doubted
-            and task is not None
-            and task.attempt == report.attempt
-        )
+        return reports
 
     def _wanted(self, intent: Intent, now: datetime) -> ProcessEvent | None:
         deadline = intent.at + self._config.stop_deadline
@@ -334,16 +299,15 @@ class RunWorker:
                 return None
 
     def _take_orders(self) -> bool:
-        orders = _drain(self._orders)
+        orders = drain(self._orders)
         if "forget" in orders:
             self._runs.clear()
             self._timers.clear()
             self._armed.clear()
             self._faults.clear()
-            self._doubted.clear()
             self._to_open.clear()
             self._begun.clear()
-            self._notified.clear()
+            self._notified.forget()
             self._checked_at = None
             self._compared = self._reported = 0
         return "check" in orders
@@ -351,7 +315,7 @@ class RunWorker:
     def _take_over(self) -> None:
         """Take in the runs that have begun, unless a comparison with the tables was faster."""
         self._opening = len(self._begun)
-        for run in _drain(self._begun):
+        for run in drain(self._begun):
             if run.ownership.process_instance_id not in self._runs:
                 self._keep(run)
 
@@ -384,7 +348,7 @@ class RunWorker:
         self._opening += min(len(self._to_open), self._config.opened_at_once)
         wanted = [
             ownership
-            for ownership in dict.fromkeys(_drain(self._to_open, self._config.opened_at_once))
+            for ownership in dict.fromkeys(drain(self._to_open, self._config.opened_at_once))
             if not self._has(ownership)
         ]
         if not wanted:
@@ -530,17 +494,9 @@ class RunWorker:
         self._to_open.extend(run.ownership for run in stepped)
 
     def _doubt(self, run: ProcessRun) -> bool:
-        """Load a run again if a notified report may be why its step was refused.
-
-        This does not count as a fault of the run. Its next step uses rows only, so a flood of
-        forged reports can't stop its progress.
-        """
-        run_id = run.ownership.process_instance_id
-        if run_id not in self._hinted:
+        """Load a run again, without a fault, if a notified report may be why it was refused."""
+        if not self._notified.doubt(run.ownership.process_instance_id):
             return False
-        log.warning("notified report was refused", extra={"process_instance_id": run_id})
-        self._hinted.discard(run_id)
-        self._doubted.add(run_id)
         self._reopen([run])
         self.check_tables()
         return True
@@ -567,7 +523,7 @@ class RunWorker:
         decisions: list[Decision] = [
             KillTask(name=name, attempt=attempt)
             for loaded in self._store.load([ownership])
-            for name, attempt in _under_way(loaded)
+            for name, attempt in under_way(loaded)
         ]
         decisions.append(FinishProcess(state=ProcessState.FAILURE, reason=reason))
         step = Step(ownership=ownership, decisions=tuple(decisions), at=self._clock.now())
@@ -640,18 +596,3 @@ def _takes_room(run: ProcessRun) -> bool:
         or bool(run.retries)
         or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
     )
-
-
-def _can_be_confirmed(report: TaskReport) -> bool:
-    """True for a success without output: the save compares all that it says with the row."""
-    return report.state is TaskState.SUCCESS and not report.has_output
-
-
-def _under_way(loaded: LoadedRun | UnreadableRun) -> tuple[tuple[str, int], ...]:
-    if isinstance(loaded, UnreadableRun):
-        return loaded.live
-    return tuple((row.name, row.attempt) for row in loaded.tasks if not row.state.is_finished)
-
-
-def _drain(queue: deque[_Item], most: int | None = None) -> list[_Item]:
-    return [queue.popleft() for _ in islice(range(len(queue)), most)]
