@@ -1,4 +1,4 @@
-"""Any role of the database can notify: forged payloads change no run, and stop no loop (X70)."""
+"""Any role of the database can notify: forged payloads change no run, and stop no loop."""
 
 from __future__ import annotations
 
