@@ -110,7 +110,8 @@ def test_an_address_that_is_none_is_refused_without_its_password(
 def test_authors_see_data_sources_and_administrators_alone_change_them(
     client: TestClient, admin: dict[str, str], owner: Session, db: Engine
 ) -> None:
-    number = client.post(PATH, json=BODY, headers=admin).json()["id"]
+    body = BODY | {"projects": ["default"]}
+    number = client.post(PATH, json=body, headers=admin).json()["id"]
     ada, vera = headers_of(owner, "ada", "author"), headers_of(owner, "vera", "operator")
     assert client.get(PATH, headers=ada).json()["items"][0]["id"] == number
     assert client.get(PATH, headers=vera).status_code == 403

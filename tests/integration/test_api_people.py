@@ -267,7 +267,7 @@ def test_a_pool_is_changed_by_its_maker_and_shows_foreign_users_to_nobody(
     path = f"{BASE}/pools"
     ada, bob = a_user(owner, "ada", "author"), a_user(owner, "bob", "author")
     eve = a_user(owner, "eve", "operator")
-    made = client.post(path, json={"name": "db", "size": 3}, headers=ada)
+    made = client.post(path, json={"name": "db", "size": 3, "projects": ["default"]}, headers=ada)
     assert made.status_code == 201, made.text
     one, number = made.headers["location"], made.json()["id"]
     assert client.post(path, json={"name": "x", "size": 3}, headers=eve).status_code == 403
@@ -327,6 +327,7 @@ def test_tenants_and_worker_groups_are_made_once_and_deleted_as_they_were_read(
     ):
         path = f"{BASE}/{kind}"
         once = {**root, "Idempotency-Key": "k-" + kind}
+        body["projects"] = ["default"]
         made = client.post(path, json=body, headers=once)
         assert made.status_code == 201, made.text
         assert client.post(path, json=body, headers=once).json() == made.json()
@@ -351,6 +352,7 @@ def test_an_environment_is_made_once_changed_as_read_and_tells_its_names_alone_t
     path = f"{BASE}/environments"
     config = "export PLACE=moon\nexport DB_PASSWORD='hun ter22'\n"
     body = {"name": "etl", "config": config, "worker_groups": ["default"], "code": 2**40}
+    body["projects"] = ["default"]
     once = {**root, "Idempotency-Key": "k-environment"}
     made = client.post(path, json=body, headers=once)
     assert made.status_code == 201, made.text
@@ -401,7 +403,9 @@ def test_a_run_is_begun_with_the_environment_that_it_names(
 ) -> None:
     document = json.dumps({"tasks": [{"name": "a", "type": "SHELL"}]})
     number = a_definition(db, name="nightly", process_definition_json=document)
-    made = client.post(f"{BASE}/environments", json={"name": "etl"}, headers=root).json()
+    made = client.post(
+        f"{BASE}/environments", json={"name": "etl", "projects": ["default"]}, headers=root
+    ).json()
     body = {"definition_id": number, "environment": "elt"}
     near = client.post(f"{BASE}/instances", json=body, headers=root)
     assert (near.status_code, "did you mean 'etl'" in near.text) == (404, True)

@@ -412,11 +412,11 @@ def test_environments_are_made_listed_named_by_tasks_and_starts_and_deleted(stag
     assert (changed["name"], changed["workerGroups"]) == ("jvm", [])
     stage.a_user("bea")
     of_author = stage.a_token("bea")
+    with stage.db.begin() as connection:
+        grant_all(connection)
     seen = stage.call("GET", "environment/query-environment-list", headers=of_author)["data"]
     assert [(each["name"], each["config"]) for each in seen] == [("jvm", "")]
 
-    with stage.db.begin() as connection:
-        grant_all(connection)
     given = later_tasks()
     tasks = json.loads(given["taskDefinitionJson"])
     tasks[0]["environmentCode"] = code
