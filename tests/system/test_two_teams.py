@@ -1,0 +1,475 @@
+"""Two teams on one cluster: neither reaches the other's objects, secrets, files or runs.
+
+`dev` and `prod` have a tenant, a data source, an environment, a pool and a worker group each, and
+definitions of the same names. Prod asks for a review. Dana, an author of dev, tries to reach what
+is prod's by every front door that an author has. A thing of prod is answered like one that does
+not exist.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operations.daemons import Kind
+from tests.system.asking import Asking
+from tests.system.cluster import PrivateCluster, a_task, private_cluster
+from tests.unit.stream_specs import SMALL
+
+ACCOUNTS = {"dev": "games", "prod": "news"}
+"""Accounts that Debian has without any package; the least uid of tenants is set below theirs."""
+PASSWORD = "prod-database-password"
+SECRET = "prod-environment-secret"
+PARAMETER = "prod-parameter-secret"
+FILE = "prod-file-content"
+SECRETS = (PASSWORD, SECRET, PARAMETER, FILE)
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs tenants' accounts: runs as root")
+
+
+class Teams:
+    """The cluster with both teams, and the people of each."""
+
+    def __init__(self, cluster: PrivateCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        (port,) = cluster.ports(Kind.API)
+        self.url = f"http://127.0.0.1:{port}"
+        self._tokens: dict[str, Path] = {}
+
+    def admin(self, *words: str) -> Any:
+        return self.cluster.told(*words)
+
+    def furnish(self) -> None:
+        for team, account in ACCOUNTS.items():
+            self.admin("project", "create", team)
+            self.admin("tenant", "create", account, "--project", team)
+            self.admin("worker-group", "create", f"{team}_group", "--project", team)
+            self.admin("pool", "create", f"{team}_pool", "--size", "1", "--project", team)
+            config = self.folder / f"{team}.env"
+            config.write_text(f"export DB_PASSWORD={SECRET if team == 'prod' else 'dev'}\n")
+            name = f"{team}_env"
+            self.admin("environment", "create", name, "--config", str(config), "--project", team)
+        os.environ["ORCAFLOW_TEST_PASSWORD"] = PASSWORD
+        for team in ACCOUNTS:
+            self.admin(
+                *("datasource", "create", f"{team}_db", "--address", "127.0.0.1:9"),
+                *("--database", "db", "--user", "u", "--project", team),
+                *("--password-env", "ORCAFLOW_TEST_PASSWORD"),
+            )
+        del os.environ["ORCAFLOW_TEST_PASSWORD"]
+        for user, team, role in (
+            ("dana", "dev", "author"),
+            ("dora", "dev", "admin"),
+            ("paul", "prod", "author"),
+            ("petra", "prod", "admin"),
+        ):
+            self.admin("user", "create", user)
+            self.admin("user", "grant", user, "--project", team, "--role", role)
+            made = self.admin("token", "create", "--user", user, "--name", "test")
+            self._tokens[user] = self.folder / f"{user}.token"
+            self._tokens[user].write_text(made["token"])
+            self._tokens[user].chmod(0o600)
+
+    def asks(self, user: str) -> Asking:
+        return Asking(self.url, self._tokens[user].read_text())
+
+    def run(self, user: str, *words: str) -> tuple[int, str]:
+        """Run a command over HTTP as a user; its exit code, and all that it prints."""
+        done = self._done(user, *words)
+        return done.returncode, done.stdout + done.stderr
+
+    def _done(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+        at = ("--server", self.url, "--token-file", str(self._tokens[user]))
+        return self.cluster.orcaflow(*at, *words)
+
+    def told(self, user: str, *words: str) -> Any:
+        done = self._done(user, *words, "-o", "json")
+        assert done.returncode == 0, (user, words, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def file(self, document: dict[str, Any]) -> str:
+        path = self.folder / f"{document['name']}.json"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    def imported(self, user: str, team: str, document: dict[str, Any]) -> tuple[int, str]:
+        return self.run(
+            user, "definition", "import", self.file(document), "--project", team, "-o", "json"
+        )
+
+
+def a_definition(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "processDefinitionJson": {"tasks": list(tasks), **more}}
+
+
+def a_load(team: str, script: str) -> dict[str, Any]:
+    return a_definition("load", a_task("load", script), tenantCode=ACCOUNTS[team])
+
+
+def a_parent(name: str, child: str, team: str) -> dict[str, Any]:
+    task = {"name": "child", "type": "SUB_PROCESS", "params": {"processDefinitionName": child}}
+    return a_definition(name, task, tenantCode=ACCOUNTS[team])
+
+
+@pytest.fixture(scope="module")
+def teams() -> Iterator[Teams]:
+    # The folders of pytest are closed to other accounts.
+    home = Path(tempfile.mkdtemp(prefix="orcaflow-"))
+    home.chmod(0o711)
+    settings = {"WORKER__TENANT_MODE": "tenant", "WORKER__TENANT_MIN_UID": "2"}
+    try:
+        with private_cluster(home / "home", **settings) as cluster:
+            cluster.start(apis=1)
+            folder = home / "files"
+            folder.mkdir(mode=0o700)
+            made = Teams(cluster, folder)
+            made.furnish()
+            yield made
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def runs(teams: Teams) -> dict[str, int]:
+    """The newest run of `daily` of each team, whose child has ended."""
+    scripts = {
+        "dev": "echo 'ran by dev'; id -un",
+        "prod": f"umask 077; echo {FILE} > $ORCAFLOW_DATA_DIR/kept; echo 'ran by prod'; id -un",
+    }
+    for team, author in (("prod", "paul"), ("dev", "dana")):
+        for document in (a_load(team, scripts[team]), a_parent("daily", "load", team)):
+            code, text = teams.imported(author, team, document)
+            assert code == 0, text
+    hidden = a_definition(
+        "hidden",
+        a_task("only", "echo hidden"),
+        tenantCode=ACCOUNTS["prod"],
+        globalParams=[{"prop": "api_token", "direct": "IN", "type": "VARCHAR", "value": PARAMETER}],
+    )
+    code, text = teams.imported("paul", "prod", hidden)
+    assert code == 0, text
+    teams.admin("project", "edit", "prod", "--review")
+    begun = {}
+    for team, author in (("prod", "paul"), ("dev", "dana")):
+        done = teams.told(author, "run", "daily", "--project", team, "--wait")
+        begun[team] = int(done["instance"]["id"])
+    return begun
+
+
+def last_log(teams: Teams, definition: str, project: str) -> str:
+    ((path,),) = teams.cluster.rows(
+        "SELECT a.log_path FROM t_ds_task_instance a"
+        " JOIN t_ds_process_instance i ON i.id = a.process_instance_id"
+        " JOIN t_ds_process_definition d ON d.id = i.process_definition_id"
+        " JOIN t_ds_project p ON p.id = d.project_id"
+        " WHERE d.name = %s AND p.name = %s ORDER BY a.id DESC LIMIT 1",
+        definition,
+        project,
+    )
+    return Path(path).read_text()
+
+
+def test_each_team_runs_its_own_child_as_its_own_account(
+    teams: Teams, runs: dict[str, int]
+) -> None:
+    for team, account in ACCOUNTS.items():
+        assert teams.cluster.state_of(runs[team]) == 7
+        assert f"ran by {team}\n{account}\n" in last_log(teams, "load", team)
+
+
+def test_an_edit_of_a_namesake_changes_nothing_for_the_other_team(
+    teams: Teams, runs: dict[str, int]
+) -> None:
+    code, text = teams.imported("dana", "dev", a_load("dev", "echo 'edited by dev'; id -un"))
+    assert code == 0, text
+    teams.told("paul", "run", "daily", "--project", "prod", "--wait")
+    assert "ran by prod" in last_log(teams, "load", "prod")
+
+
+NAMED = {
+    "tenant": (lambda name: a_definition("t", a_task("a", "true"), tenantCode=name), "news"),
+    "data source": (
+        lambda name: a_definition(
+            "t",
+            {"name": "a", "type": "SQL", "params": {"datasourceName": name, "sql": "select 1"}},
+        ),
+        "prod_db",
+    ),
+    "environment": (
+        lambda name: a_definition("t", a_task("a", "true", environmentName=name)),
+        "prod_env",
+    ),
+    "pool": (lambda name: a_definition("t", a_task("a", "true", taskGroupName=name)), "prod_pool"),
+    "worker group": (
+        lambda name: a_definition("t", a_task("a", "true", workerGroup=name)),
+        "prod_group",
+    ),
+    "sub process": (lambda name: a_parent("t", name, "dev"), "hidden"),
+    "dependent": (
+        lambda name: a_definition(
+            "t",
+            {
+                "name": "a",
+                "type": "DEPENDENT",
+                "dependence": {
+                    "relation": "AND",
+                    "dependTaskList": [
+                        {
+                            "relation": "AND",
+                            "dependItemList": [
+                                {
+                                    "definitionName": name,
+                                    "projectName": "prod",
+                                    "depTasks": "ALL",
+                                    "cycle": "day",
+                                    "dateValue": "today",
+                                }
+                            ],
+                        }
+                    ],
+                },
+            },
+        ),
+        "hidden",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_name_of_the_other_team_is_like_one_that_does_not_exist(
+    teams: Teams, runs: dict[str, int], kind: str
+) -> None:
+    build, name = NAMED[kind]
+    answers = set()
+    # As near to the names of dev as the other, so that both get the same proposals.
+    for each in (name, f"q{name[1:]}"):
+        document = build(each) | {"name": f"{kind} of {each}"}
+        code, text = teams.imported("dana", "dev", document)
+        online, why = teams.run(
+            "dana", "definition", "online", document["name"], "--project", "dev"
+        )
+        assert code != 0 or online != 0, (kind, each, text, why)
+        answers.add((code, online, _without_names(text, each), _without_names(why, each)))
+    assert len(answers) == 1, answers
+
+
+def _without_names(text: str, name: str) -> str:
+    """Return an answer without the name that was sent, ids and the width of a table."""
+    return re.sub(r'"id": \d+|\s+|─+', " ", text.replace(name, "NAME"))
+
+
+def test_a_task_of_one_team_reads_no_file_of_the_other(teams: Teams, runs: dict[str, int]) -> None:
+    cluster = teams.cluster
+    ((work, log),) = cluster.rows(
+        "SELECT execute_path, log_path FROM t_ds_task_instance WHERE name = 'load'"
+        " AND process_instance_id IN (SELECT id FROM t_ds_process_instance WHERE tenant_id ="
+        " (SELECT id FROM t_ds_tenant WHERE tenant_code = 'news')) ORDER BY id LIMIT 1"
+    )
+    kept = next(path for path in (cluster.home / "data").rglob("kept"))
+    worker = cluster.pid(Kind.WORKER, cluster.ports(Kind.WORKER)[0])
+    places = (work, log, kept, cluster.home / "datasource.key", f"/proc/{worker}/environ")
+    read = "; ".join(f"cat {each} || ls {each}/" for each in places)
+    steal = f"({read}) 2> /dev/null && echo reached; id -un"
+    code, text = teams.imported(
+        "dana", "dev", a_definition("steal", a_task("a", steal), tenantCode="games")
+    )
+    assert code == 0, text
+    teams.told("dana", "run", "steal", "--project", "dev", "--wait")
+    stolen = last_log(teams, "steal", "dev")
+    assert "\ngames\n" in stolen, stolen
+    assert "\nreached\n" not in stolen
+    assert not [each for each in SECRETS if each in stolen]
+
+
+def _numbers(teams: Teams, table: str, project: str) -> list[int]:
+    """List the ids of a project's rows."""
+    of_run = (
+        "process_definition_id IN (SELECT id FROM t_ds_process_definition WHERE project_id = p.id)"
+    )
+    condition = {
+        "t_ds_process_definition": "project_id = p.id",
+        "t_ds_process_instance": of_run,
+        "t_ds_task_instance": of_run,
+    }[table]
+    return [
+        int(number)
+        for (number,) in teams.cluster.rows(
+            f"SELECT t.id FROM {table} t, t_ds_project p WHERE p.name = %s AND t.{condition}",
+            project,
+        )
+    ]
+
+
+ORDERS = {
+    "t_ds_process_definition": (
+        ("definition", "show"),
+        ("definition", "export"),
+        ("definition", "versions"),
+        ("definition", "proposals"),
+        ("definition", "offline"),
+        ("definition", "shares"),
+        ("run",),
+    ),
+    "t_ds_process_instance": (
+        ("instance", "show"),
+        ("instance", "why"),
+        ("instance", "stop"),
+        ("instance", "rerun"),
+        ("instance", "recover"),
+    ),
+    "t_ds_task_instance": (
+        ("task", "show"),
+        ("task", "log"),
+        ("task", "render"),
+        ("task", "force-success"),
+    ),
+}
+
+
+@pytest.mark.parametrize("table", ORDERS)
+def test_an_object_of_the_other_team_is_missing(
+    teams: Teams, runs: dict[str, int], table: str
+) -> None:
+    numbers = _numbers(teams, table, "prod")
+    assert numbers
+    for order in ORDERS[table]:
+        code, text = teams.run("dana", *order, str(numbers[0]))
+        assert code in (2, 3), (order, code, text)
+        missing, other = teams.run("dana", *order, "999999")
+        assert (missing, other.replace("999999", str(numbers[0]))) == (code, text), order
+    for words in (("definition", "list"), ("instance", "list")):
+        listed = teams.told("dana", *words)
+        assert {each["project"] for each in listed} == {"dev"}
+
+
+def test_nothing_that_a_user_can_list_or_read_holds_a_secret(
+    teams: Teams, runs: dict[str, int]
+) -> None:
+    seen = []
+    for user in ("dana", "dora", "paul", "petra"):
+        for words in (
+            *(("datasource", "list"), ("environment", "list"), ("tenant", "list")),
+            *(("pool", "list"), ("worker-group", "list"), ("alert", "list"), ("command", "list")),
+            *(("project", "list"), ("definition", "list"), ("instance", "list")),
+        ):
+            code, text = teams.run(user, *words, "-o", "json")
+            seen.append(text)
+            assert code in (0, 4), (user, words, text)
+            # The definitions of dev have the names in theirs.
+            if user in ("dana", "dora") and words[0] != "definition":
+                hidden = [each for each in ("prod_", "hidden", '"news"') if each in text]
+                assert not hidden, (user, words, hidden)
+        team = "dev" if user in ("dana", "dora") else "prod"
+        for number in _numbers(teams, "t_ds_process_definition", team):
+            seen += [
+                teams.run(user, "definition", order, str(number))[1] for order in ("show", "export")
+            ]
+        for number in _numbers(teams, "t_ds_task_instance", team):
+            seen.append(teams.run(user, "task", "render", str(number))[1])
+            seen.append(teams.run(user, "task", "log", str(number))[1])
+    assert not [each for each in SECRETS for text in seen if each in text]
+
+
+def test_a_stream_and_its_dataset_are_of_their_team(teams: Teams, runs: dict[str, int]) -> None:
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["dataSchema"]["dataSource"] = "prod_events"
+    spec["spec"]["ioConfig"]["consumerProperties"] = {
+        "bootstrap.servers": "127.0.0.1:9",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": {"type": "default", "password": PASSWORD},
+    }
+    path = teams.folder / "stream.json"
+    path.write_text(json.dumps({**spec, "suspended": True}))
+    code, text = teams.run("paul", "stream", "submit", str(path), "--project", "prod")
+    assert code == 0, text
+    for order in ("status", "lag", "suspend", "resume", "history", "terminate"):
+        code, text = teams.run("dana", "stream", order, "prod_events")
+        assert code == 3, (order, code, text)
+        missing = teams.run("dana", "stream", order, "no_events__")
+        assert missing == (code, text.replace("prod_events", "no_events__")), order
+    assert teams.told("dana", "stream", "list") == []
+    assert teams.run("dana", "dataset", "show", "prod_events")[0] == 3
+    # Nor does a submission take it over, or reveal whose it is.
+    code, text = teams.run("dana", "stream", "submit", str(path), "--project", "dev")
+    assert code != 0
+    assert "prod " not in text
+    for words in (("list",), ("status", "prod_events"), ("history", "prod_events")):
+        assert PASSWORD not in teams.run("paul", "stream", *words, "-o", "json")[1]
+    assert teams.run("paul", "stream", "terminate", "prod_events")[0] == 0
+
+
+def test_in_prod_a_change_takes_a_second_person(teams: Teams, runs: dict[str, int]) -> None:
+    changed = a_load("prod", "echo 'ran by prod, reviewed'; id -un")
+    code, text = teams.imported("paul", "prod", changed)
+    assert code == 4, text
+    path = teams.file(changed)
+    proposal = teams.told("paul", "definition", "propose", path, "--project", "prod")
+    assert teams.run("paul", "definition", "approve", "load", str(proposal["id"]))[0] != 0
+    where = ("load", str(proposal["id"]), "--project", "prod")
+    assert teams.run("dora", "definition", "approve", *where)[0] == 3
+    teams.told("petra", "definition", "approve", *where)
+    teams.told("paul", "run", "daily", "--project", "prod", "--wait")
+    assert "ran by prod, reviewed" in last_log(teams, "load", "prod")
+
+
+def test_a_share_opens_one_definition_until_it_ends(teams: Teams, runs: dict[str, int]) -> None:
+    document = a_parent("borrow", "hidden", "dev")
+    assert teams.imported("dana", "dev", document)[0] != 0
+    # An author of dev cannot give it to himself, and an admin of prod has to see dev.
+    assert teams.run("dana", "definition", "share", "hidden", "--with", "dev")[0] == 3
+    teams.admin("user", "grant", "petra", "--project", "dev", "--role", "viewer")
+    teams.told("petra", "definition", "share", "hidden", "--with", "dev", "--project", "prod")
+    code, text = teams.imported("dana", "dev", document)
+    assert code == 0, text
+    teams.told("dana", "run", "borrow", "--project", "dev", "--wait")
+    assert "hidden\n" in last_log(teams, "hidden", "prod")
+    # A share shows no more of the definition than its name.
+    hidden = teams.admin("definition", "show", "hidden", "--project", "prod")["id"]
+    assert teams.run("dana", "definition", "show", str(hidden))[0] == 3
+    assert PARAMETER not in teams.run("dana", "definition", "export", "borrow")[1]
+    teams.told("petra", "definition", "unshare", "hidden", "--with", "dev", "--project", "prod")
+    code, text = teams.run("dana", "run", "borrow", "--project", "dev", "--wait")
+    assert code != 0, text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("tenant", "games"),
+        ("environment", "dev_env"),
+        ("pool", "dev_pool"),
+        ("worker-group", "dev_group"),
+    ],
+)
+def test_a_grant_that_is_revoked_holds_for_the_next_run(
+    teams: Teams, runs: dict[str, int], kind: str, name: str
+) -> None:
+    more: dict[str, Any] = {
+        "tenant": {},
+        "environment": {"environmentName": name},
+        "pool": {"taskGroups": [{"name": name}]},
+        "worker-group": {},
+    }[kind]
+    document = a_definition("granted", a_task("a", "true", **more), tenantCode="games")
+    code, text = teams.imported("dana", "dev", document)
+    assert code == 0, text
+    teams.admin(kind, "revoke", name, "--project", "dev")
+    try:
+        group = ("--worker-group", name) if kind == "worker-group" else ()
+        code, text = teams.run("dana", "run", "granted", "--project", "dev", "--wait", *group)
+        assert code in (1, 3), text
+    finally:
+        teams.admin(kind, "grant", name, "--project", "dev")
