@@ -145,7 +145,14 @@ def test_a_data_source_tells_who_uses_it_and_no_password(
     password = "pa55-of-the-source"
     url = "postgresql+psycopg2://eve@127.0.0.1:1/dw"
     saved = create_datasource(
-        owner, "dw", url, password=password, type_=None, note=None, replace=False
+        owner,
+        "dw",
+        url,
+        password=password,
+        type_=None,
+        note=None,
+        replace=False,
+        projects=["default"],
     )
     number = saved.view.id
     with db.begin() as connection:
