@@ -27,6 +27,7 @@ from common.store.people.worker_modes import (
 )
 from common.store.transaction import transaction
 from operations.errors import UsageError
+from operations.grants import sees_all
 from operations.references import DEFAULT_WORKER_GROUP
 from operations.rights import administered
 from operations.session import Session, operation
@@ -68,11 +69,14 @@ def list_workers(session: Session, *, patience: timedelta = _PATIENCE) -> list[W
     with session.registry(patience=patience) as opened:
         alive = opened.membership.heartbeats(NodeKind.WORKER)
     with session.engine.connect() as db:
-        seen = {DEFAULT_WORKER_GROUP, *worker_group_names(db, seen_by=session.principal)}
-        told = {
-            node: replace(each, groups=tuple(name for name in each.groups if name in seen))
-            for node, each in offers(db, alive).items()
-        }
+        told = offers(db, alive)
+        if not sees_all(db, session.principal):
+            # A group without a row has no grants, so only administrators read its name.
+            seen = {DEFAULT_WORKER_GROUP, *worker_group_names(db, seen_by=session.principal)}
+            told = {
+                node: replace(each, groups=tuple(name for name in each.groups if name in seen))
+                for node, each in told.items()
+            }
         return _views(alive, told, given_modes(db))
 
 
