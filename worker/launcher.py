@@ -179,6 +179,7 @@ class Launcher:
             )
         )
         of_parameters, notes = _variables(spec, parameters)
+        asks_by = self._asks_by(task.id)
         environment = {
             # First: every other variable goes before one of a parameter.
             **of_parameters,
@@ -196,7 +197,7 @@ class Launcher:
                 given=parameters.get(tracing.PARAMETER, ""),
             ),
             **given,
-            **self._asks_by(task.id),
+            **asks_by,
             outputs.VARIABLE: f"{task.execute_path}/{_OUTPUT_FILE}",
             "TMPDIR": task.execute_path,
             **(account.variables() if account else {}),
@@ -208,6 +209,7 @@ class Launcher:
         secrets = (*secrets_in(parameters), *secret_values(marked, parameters))
         header = task_log.header(task, launch.argv, parameters, secrets)
         header += "".join(task_log.line(note) for note in (*launch.notes, *notes))
+        of_author = (*secrets, *secrets_in(named), *_passwords(task))
         return Prepared(
             argv=_with_program(launch, environment),
             environment=environment,
@@ -222,7 +224,9 @@ class Launcher:
             forks=launch.forks,
             leads=launch.leads,
             memory_mb=read_memory_max(task),
-            secrets=maskable((*secrets, *secrets_in(named), *_passwords(task))),
+            secrets=maskable((*of_author, *asks_by.values())),
+            # No header repeats what the worker has just made for the attempt.
+            masked_from=0 if of_author else len(header.encode("utf-8", "replace")),
         )
 
     def _check_grants(self, task: ClaimedTask) -> None:

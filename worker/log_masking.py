@@ -2,10 +2,11 @@
 
 A task writes to its log directly (`worker.task_log`), so secrets are overwritten in place, byte for
 byte: nothing moves, and the task goes on appending. What is known to be secret is given: the values
-of parameters whose names sound so, and the passwords of data sources; plain and as servers repeat
-them. Values of fewer than four characters are left, since half of the log would go with them. A log
-is read in steps, and a secret across the border of two is found. The values that a task
-puts out (`worker.processes.outputs`) are read from the log first, and masked at the end.
+of parameters whose names sound so, the passwords of data sources, plain and as servers repeat them,
+and the values by which the attempt asks its worker. Values of fewer than four characters are left,
+since half of the log would go with them. A log is read in steps, and a secret across the border of
+two is found. The values that a task puts out (`worker.processes.outputs`) are read from the log
+first, and masked at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +55,7 @@ def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def secrets_left_in(directory: str) -> tuple[str, ...]:
-    """Return the secrets that a worker finds again after its restart: those among the parameters.
+    """Return the secrets among the parameters that a worker finds again after its restart.
 
     They are written nowhere but for the attempt itself, which may have changed its file.
     """
@@ -79,17 +81,27 @@ def secrets_left_in(directory: str) -> tuple[str, ...]:
 class LogMask:
     """The masking of one attempt's log: its secrets, and the place up to which they are masked."""
 
-    def __init__(self, secrets: Iterable[str], *, spares_outputs: bool) -> None:
-        """`spares_outputs`: those in a line that puts out a value wait for `finish`."""
+    def __init__(self, secrets: Iterable[str], *, spares_outputs: bool, begin: int = 0) -> None:
+        """`spares_outputs`: those in a line that puts out a value wait for `finish`.
+
+        The log has no secret before `begin`.
+        """
         self.secrets = maskable(secrets)
-        self._search = SecretSearch(
+        self._spares = spares_outputs
+        self._spared: list[tuple[int, int]] = []
+        self._done = begin
+
+    # Built for a log that has something to search: every attempt knows a secret, most print little.
+    @cached_property
+    def _search(self) -> SecretSearch:
+        return SecretSearch(
             (_bytes(form) for each in self.secrets for form in quotations(each)),
             (_bytes(form) for each in self.secrets for form in encodings(each)),
         )
-        self._overlap = max(0, self._search.longest_bytes - 1)
-        self._spares = spares_outputs
-        self._spared: list[tuple[int, int]] = []
-        self._done = 0
+
+    @property
+    def _overlap(self) -> int:
+        return max(0, self._search.longest_bytes - 1)
 
     @property
     def settled(self) -> int:

@@ -44,6 +44,9 @@ def _usual(byte: int) -> float:
     return 0.0015 if byte in _LESS_FREQUENT else 0.0005
 
 
+_RARE_BYTES: Final = frozenset(byte for byte in range(256) if _usual(byte) <= _RARE)
+
+
 @dataclass(frozen=True, slots=True)
 class _Needle:
     text: bytes
@@ -126,7 +129,7 @@ class SecretSearch:
 
 def _rare_bytes(text: bytes) -> frozenset[int]:
     """Return the bytes of a needle by which it can be found."""
-    return frozenset(byte for byte in text[:_MOST_LOOKED_AT][:-1] if _usual(byte) <= _RARE)
+    return _RARE_BYTES.intersection(text[:_MOST_LOOKED_AT][:-1])
 
 
 class _LineEnds:

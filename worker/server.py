@@ -174,6 +174,7 @@ class WorkerServer:
         self._stored: LogStoreLoop | None = None
         self._for_tenants = config.worker.tenant_mode == "tenant"
         self._running: Callable[[], frozenset[int]] = frozenset
+        self._uid_of: Callable[[int], int | None] = lambda _: None
         self._cutter = LogCutter(
             limit_bytes=config.worker.log_limit_bytes,
             wake=lambda: self._wakes.wake(LogCutter.name),
@@ -242,7 +243,7 @@ class WorkerServer:
             stack.callback(datasets.close)
             supervisor, worker = self._parts(store, group_ids, cluster, registry, datasets)
             made.append(worker)
-            self._running = supervisor.running
+            self._running, self._uid_of = supervisor.running, supervisor.uid_of
             service.add(datasets)
             service.on_stop(DatasetServer.name, datasets.stop)
             files = DatasetLoop(
@@ -390,6 +391,7 @@ class WorkerServer:
                 fork_servers=ForkServers(environment=seen, clock=self._clock) if forks else None,
                 shim=Shim(environment=seen, clock=self._clock),
                 settled=None if self._stored is None else self._stored.settled,
+                asks_by=datasets.variables,
             )
             made.append(supervisor)
             return supervisor
@@ -449,6 +451,7 @@ class WorkerServer:
             key=read_key(log_key_file(self._config), makes=True),
             answer=answers.answer,
             runs_here=lambda task: task in self._running(),
+            uid_of=lambda task: self._uid_of(task),  # noqa: PLW0108  # Set later.
             clock=self._clock,
             for_tenants=self._for_tenants,
         )

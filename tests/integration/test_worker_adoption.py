@@ -37,6 +37,23 @@ def test_a_running_task_is_adopted_and_its_result_is_known(
     host.supervisor.close()
 
 
+def test_the_token_of_an_adopted_attempt_is_masked_in_its_log(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    token = "73b9" * 16
+    gate = Signpost(tmp_path / "gate")
+    script = f"echo up > {signpost.path}; read go < {gate.path}; printf '%s\\n' 73b9{token[4:]}"
+    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}))")
+    signpost.wait()
+    host = Host(tmp_path, asks_by=lambda task: {"TOKEN": token if task == 7 else ""})
+    host.supervisor.adopt({7})
+    gate.path.write_text("go\n")
+    host.end_of(7)
+    assert f"\n{'*' * 64}\n" in host.log(7)
+    gate.close()
+    host.supervisor.close()
+
+
 def test_an_adopted_task_of_a_complement_goes_on_yielding(
     tmp_path: Path, signpost: Signpost
 ) -> None:

@@ -98,6 +98,7 @@ def test_a_task_runs_as_its_tenant_and_reaches_nothing_of_another_or_of_the_work
     tenants: Tenants,
 ) -> None:
     host = tenants.host
+    assert (host.supervisor.uid_of(1), host.supervisor.uid_of(2)) == (tenants.alice.uid, None)
     words = " ".join(map(str, tenants.others))
     tasks = {
         2: host.task(2, SHELL.format(paths=words), tenant_code="mallory"),

@@ -58,6 +58,7 @@ class Host:
         clock: Clock | None = None,
         forks: bool = False,
         by_shim: bool = False,
+        asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """`forks`: PYTHON tasks are forked, as soon as a fork server is there.
 
@@ -76,6 +77,7 @@ class Host:
             tenant_mode=tenant_mode,
             account_of=account_of,
             settings=settings,
+            asks_by=asks_by,
         )
         self.fork_servers = ForkServers(
             environment=settings.environment,
@@ -104,6 +106,7 @@ class Host:
             blame=blame,
             fork_servers=self.fork_servers if forks else None,
             shim=self.shim if by_shim else None,
+            asks_by=asks_by,
         )
 
     def task(

@@ -24,6 +24,7 @@ def prepared(
     complement_uses_chosen_date: bool = True,
     opened: Callable[[str], str] = lambda text: text,
     trouble: Callable[[str], str | None] = lambda _: None,
+    asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
     **changes: Any,
 ) -> Prepared:
     """The task as the launcher prepares it."""
@@ -38,5 +39,6 @@ def prepared(
         settings=settings or TaskSettings(environment=seen_by_tasks({})),
         opened=opened,
         trouble=trouble,
+        asks_by=asks_by,
     )
     return launcher.prepare(a_claimed_task(paths, **values))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,12 +22,22 @@ from worker.datasets.server import TOKEN_VARIABLE, DatasetServer
 
 DAY = timedelta(days=1)
 NEWS = {"outcome": "wanted"}
+TENANT, STRANGER = 65_534, 65_533
+ASK = """
+import os, socket, sys
+os.setresgid(*[int(sys.argv[3])] * 3)
+os.setresuid(*[int(sys.argv[3])] * 3)
+asked = socket.socket(socket.AF_UNIX)
+asked.connect(f"/proc/self/fd/{sys.argv[1]}/ask.sock")
+asked.sendall(sys.argv[2].encode())
+print(asked.makefile().read())
+"""
 
 
 class Served:
     """A server whose loop runs. A question waits as long as there are no `news`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, for_tenants: bool = False) -> None:
         self.clock = VirtualClock()
         self.asked: SimpleQueue[int] = SimpleQueue()
         self.news: Mapping[str, Any] | None = None
@@ -36,8 +49,9 @@ class Served:
             answer=self._answer,
             runs_here=lambda _task: True,
             clock=self.clock,
-            for_tenants=False,
+            for_tenants=for_tenants,
             patience=DAY,
+            uid_of=lambda _task: TENANT,
         )
         self._is_over = False
         self._thread = threading.Thread(target=self._serve)
@@ -152,3 +166,30 @@ def test_a_server_that_ends_hangs_up_on_those_that_wait(served: Served) -> None:
         served.asked.get()
         served.end()
         assert answer_in(connection) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other accounts")
+def test_a_token_is_of_no_use_to_another_account_than_its_attempt_s(tmp_path: Path) -> None:
+    served = Served(tmp_path, for_tenants=True)
+    served.news = NEWS
+    served.begin()
+    folder = os.open(served.server.path.parent, os.O_PATH)
+    token = served.server.variables(7)[TOKEN_VARIABLE]
+
+    def asked_by(account: int, token: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", ASK, str(folder), f"7 {token} 2\n{{}}", str(account)],
+            pass_fds=[folder],
+            capture_output=True,
+            check=True,
+        )
+        return json.loads(done.stdout.partition(b"\n")[2])
+
+    try:
+        assert asked_by(TENANT, token) == NEWS
+        assert asked_by(STRANGER, token) == asked_by(STRANGER, "0" * 64)
+        with served.asking() as of_the_worker:
+            assert answer_in(of_the_worker) == NEWS
+    finally:
+        os.close(folder)
+        served.end()

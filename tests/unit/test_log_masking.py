@@ -129,3 +129,14 @@ def test_a_log_that_its_task_has_emptied_is_masked_from_its_begin(log: int) -> N
     assert mask.is_behind(log)
     mask.mask(log)
     assert text(log) == "*" * 12
+
+
+def test_a_log_that_has_its_header_alone_is_not_searched(log: int) -> None:
+    header = b"a header\n"
+    mask = LogMask((SECRET,), spares_outputs=False, begin=len(header))
+    os.write(log, header)
+    assert not mask.is_behind(log)
+    os.write(log, SECRET.encode())
+    assert mask.is_behind(log)
+    mask.mask(log)
+    assert text(log) == f"a header\n{'*' * 12}"

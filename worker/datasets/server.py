@@ -5,10 +5,10 @@
 
 One request a connection. A request may wait for news: it is answered once there are any, or as
 `unchanged` after some seconds, and takes no thread meanwhile. The token is the attempt's alone, in
-its environment, and good as long as it runs here; it is made from a key of the daemons', so that it
-outlives a restart of the daemon. Requests are read by one thread without waiting for anybody, and
-answered by a few others: a task that sends half a request, or too many at once, keeps nobody else
-waiting.
+its environment, and good as long as it runs here, for processes of its account; it is made from a
+key of the daemons', so that it outlives a restart of the daemon. Requests are read by one thread
+without waiting for anybody, and answered by a few others: a task that sends half a request, or too
+many at once, keeps nobody else waiting.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _PATIENCE_SECONDS: Final = 30.0
 _PATIENCE: Final = timedelta(seconds=10)
 _WAIT_SECONDS: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("3i")
+_WRONG_TOKEN: Final = "the token is not that of the attempt"  # noqa: S105  # An answer.
 
 Answer = Callable[[int, Account | None, bytes], Mapping[str, Any] | None]
 """Answers a request of an attempt; None if it waits for news."""
@@ -83,17 +84,21 @@ class DatasetServer:
         key: bytes,
         answer: Answer,
         runs_here: Callable[[int], bool],
+        uid_of: Callable[[int], int | None],
         clock: Clock,
         for_tenants: bool,
         patience: timedelta = _PATIENCE,
     ) -> None:
         """`for_tenants`: tasks run as other accounts, which may connect too.
 
+        Then the account that connects is that of the attempt, by `uid_of`, or the daemon's own.
+
         `patience` is the longest that a pass waits for requests.
         """
         self._key = key
         self._answer = answer
         self._runs_here = runs_here
+        self._uid_of = uid_of
         self._clock = clock
         self._for_tenants = for_tenants
         self._patience = patience
@@ -220,9 +225,11 @@ class DatasetServer:
             return False
         task_id, length = int(found[1]), int(found[3])
         if not hmac.compare_digest(found[2].decode(), self._token(task_id)):
-            self._refuse(link, "the token is not that of the attempt")
+            self._refuse(link, _WRONG_TOKEN)
         elif not self._runs_here(task_id):
             self._refuse(link, f"attempt {task_id} does not run here any more")
+        elif not self._is_of(task_id, link.connection):
+            self._refuse(link, _WRONG_TOKEN)
         elif length > MOST_BYTES or len(rest) > length:
             self._refuse(link, f"a request may have {MOST_BYTES:,} bytes")
         elif not self._takes(task_id):
@@ -231,6 +238,16 @@ class DatasetServer:
             link.task_id, link.length, link.read = task_id, length, bytearray(rest)
             return True
         return False
+
+    def _is_of(self, task_id: int, connection: socket.socket) -> bool:
+        """Return whether the other end may speak for an attempt whose token it knows.
+
+        All processes of an attempt run as its account: a token in other hands was read in a log.
+        """
+        if not self._for_tenants:
+            return True
+        account = _account_of(connection)
+        return account is None or account.uid == self._uid_of(task_id)
 
     def _takes(self, task_id: int) -> bool:
         with self._lock:

@@ -7,6 +7,7 @@ part of the supervisor's knowledge that other threads may read, under one lock.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class _Accepted:
 
     task_type: str = _UNKNOWN
     complement: bool = False
+    execute_path: str = ""
 
 
 class AcceptedAttempts:
@@ -48,11 +50,16 @@ class AcceptedAttempts:
         return len(self._unlogged)
 
     def add(
-        self, task_instance_id: int, *, task_type: str = _UNKNOWN, complement: bool = False
+        self,
+        task_instance_id: int,
+        *,
+        task_type: str = _UNKNOWN,
+        complement: bool = False,
+        execute_path: str = "",
     ) -> None:
         """Count an attempt as running from now on."""
         with self._lock:
-            self._accepted[task_instance_id] = _Accepted(task_type, complement)
+            self._accepted[task_instance_id] = _Accepted(task_type, complement, execute_path)
 
     def add_facts_file(self, task_instance_id: int, path: Path | None) -> None:
         """Note the file in which an attempt may tell of its Spark application, if it has one."""
@@ -64,6 +71,18 @@ class AcceptedAttempts:
         """Return the attempts whose end has not been reported."""
         with self._lock:
             return frozenset(self._accepted)
+
+    def uid_of(self, task_instance_id: int) -> int | None:
+        """Return the uid that a running attempt has; None if it has no directory yet, or no more.
+
+        Its directory belongs to its account, also where a former incarnation has started it.
+        """
+        with self._lock:
+            path = self._accepted.get(task_instance_id, _Accepted()).execute_path
+        try:
+            return os.lstat(path).st_uid
+        except OSError:
+            return None
 
     def __len__(self) -> int:
         """The number of attempts whose end has not been reported."""

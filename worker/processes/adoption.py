@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from common.clock import Clock
@@ -55,6 +55,7 @@ class Adoption:
         ending: Ending,
         clock: Clock,
         log_limit_bytes: int,
+        asks_by: Callable[[int], Mapping[str, str]],
     ) -> None:
         self._live = live
         self._accepted = accepted
@@ -63,6 +64,7 @@ class Adoption:
         self._ending = ending
         self._clock = clock
         self._log_limit = log_limit_bytes
+        self._asks_by = asks_by
         self._noted_by = clock.monotonic()
         """The time until which shims of former incarnations are waited for."""
 
@@ -103,7 +105,10 @@ class Adoption:
             self._report_lost(task_instance_id, pid=None)
             return
         self._accepted.add(
-            task_instance_id, task_type=record.task_type, complement=record.complement
+            task_instance_id,
+            task_type=record.task_type,
+            complement=record.complement,
+            execute_path=record.execute_path,
         )
         if self._take_over(record, left, stale=False):
             return
@@ -181,13 +186,18 @@ class Adoption:
             by_shim=record.by_shim,
             stale=stale,
         )
-        attempt.log_mask = mask_of_log(secrets_left_in(record.execute_path), record.outputs)
+        attempt.log_mask = mask_of_log(self._secrets(record), record.outputs)
         if stale:
             attempt.job_file = record.job_file
         else:
             attempt.describe(record, self._clock)
             self._accepted.add_facts_file(attempt.id, record.facts_file)
         return attempt
+
+    def _secrets(self, record: Record) -> tuple[str, ...]:
+        """Return the texts to be masked in the log of an attempt of a former incarnation."""
+        left = secrets_left_in(record.execute_path)
+        return (*left, *self._asks_by(record.task_instance_id).values())
 
     def _clear_stale(self, task_instance_id: int, record: Record | None) -> None:
         if record is not None:
@@ -212,16 +222,14 @@ class Adoption:
             return
         try:
             # No more is read at the daemon's start than a log may have.
-            mask = mask_of_log(secrets_left_in(record.execute_path), record.outputs)
+            mask = mask_of_log(self._secrets(record), record.outputs)
             act = task_log.cut if mask is None else mask.cut
             cut = act(output, limit_bytes=self._log_limit, before=None)
             spans: Sequence[tuple[int, int]] = ()
             if record.outputs is not None and result.state is TaskState.SUCCESS:
                 if cut is not None and record.outputs.log_from is not None:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
-                reader = OutputReader(
-                    record.outputs, output, secrets=secrets_left_in(record.execute_path)
-                )
+                reader = OutputReader(record.outputs, output, secrets=self._secrets(record))
                 read_outputs(reader, result, reader.read_all)
                 spans = reader.secret_spans
                 if result.state is TaskState.SUCCESS and (taken := reader.summary()):

@@ -184,11 +184,17 @@ class LiveAttempt:
             self.note(text)
 
 
-def mask_of_log(secrets: Sequence[str], outputs: Declared | None) -> LogMask | None:
-    """The masking of an attempt's log; None if the attempt knows no secret."""
+def mask_of_log(
+    secrets: Sequence[str], outputs: Declared | None, *, begin: int = 0
+) -> LogMask | None:
+    """The masking of an attempt's log; None if the attempt knows no secret.
+
+    The log has no secret before `begin`.
+    """
     if not secrets:
         return None
-    return LogMask(secrets, spares_outputs=outputs is not None and outputs.log_from is not None)
+    spares = outputs is not None and outputs.log_from is not None
+    return LogMask(secrets, spares_outputs=spares, begin=begin)
 
 
 class LiveAttempts:

@@ -92,6 +92,8 @@ class Prepared:
     """The memory that its author allows it; 0 is any."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """The texts to be masked in its log."""
+    masked_from: int = 0
+    """The place in the log before which it has none of them, as within a harmless header."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]
@@ -345,7 +347,9 @@ class Starter:
             may_be_lost=len(task.lost_attempts) < _MOST_LOST,
         )
         attempt.describe(record, self._clock)
-        attempt.log_mask = mask_of_log(prepared.secrets, prepared.outputs)
+        attempt.log_mask = mask_of_log(
+            prepared.secrets, prepared.outputs, begin=prepared.masked_from
+        )
         self._accepted.add_facts_file(task.id, record.facts_file)
         self._live.add(attempt)
         if task.submit_time is not None:

@@ -98,6 +98,7 @@ class Supervisor:
         fork_servers: ForkServers | None = None,
         shim: Shim | None = None,
         settled: Callable[[Mapping[int, SettledLog]], None] | None = None,
+        asks_by: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
         """`blame` is told of starts that fail for the worker's own reasons.
 
@@ -106,6 +107,9 @@ class Supervisor:
         `fork_servers` fork PYTHON tasks, and are closed with this; without them none is forked.
         `shim` starts programs that need no wrapper, and is closed too; it is of use only where
         orphans come to this process.
+
+        `asks_by` returns the variables by which an attempt reaches this worker, whose values are
+        masked in the log of an adopted attempt too.
 
         `adopts_orphans`: this process becomes the parent of what its attempts leave behind.
 
@@ -161,6 +165,7 @@ class Supervisor:
             ending=self._ending,
             clock=clock,
             log_limit_bytes=cutter.limit_bytes,
+            asks_by=asks_by,
         )
         self._messages: deque[_Start | _Kill | _Abandon | _Forget | _LogCut] = deque()
         self._put_off: deque[_Start] = deque()
@@ -174,7 +179,12 @@ class Supervisor:
     # The port, for any thread.
 
     def start(self, task: ClaimedTask) -> None:
-        self._accepted.add(task.id, task_type=task.task_type, complement=task.complement)
+        self._accepted.add(
+            task.id,
+            task_type=task.task_type,
+            complement=task.complement,
+            execute_path=task.execute_path,
+        )
         self._send(_Start(task))
 
     def kill(self, task_instance_id: int) -> None:
@@ -189,6 +199,10 @@ class Supervisor:
 
     def running(self) -> frozenset[int]:
         return self._accepted.running()
+
+    def uid_of(self, task_instance_id: int) -> int | None:
+        """Return the uid that a running attempt has; None if that is not known."""
+        return self._accepted.uid_of(task_instance_id)
 
     def yielding(self) -> frozenset[int]:
         return self._accepted.yielding()
