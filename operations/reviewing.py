@@ -1,5 +1,7 @@
 """The review that a project may ask for: there, definitions change by approved proposals alone.
 
+Supervisors and topologies have no proposals; there an admin of the project submits them.
+
 The owner of the database is asked for none, as SQL by hand is not; the version then shows the
 author `database`.
 """
@@ -9,8 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import NotAllowedError, NotFoundError
+from common.model.rights import Action
 from common.store.people import proposals as store
 from common.store.people.projects import review_of
+from common.store.people.rights import Thing
+from operations.errors import ForbiddenError
+from operations.rights import seen
 
 if TYPE_CHECKING:
     from common.model.rights import Principal
@@ -37,6 +43,22 @@ def check_unreviewed(db: Connection, principal: Principal, project_id: int) -> N
             f"project {found.name!r} asks for a review, so that its definitions change by"
             " proposals which somebody else approves; propose it: `orcaflow definition propose`"
         )
+
+
+def check_submitter(db: Connection, principal: Principal, project_id: int) -> None:
+    """Refuse an author's supervisor or topology in a project that asks for a review.
+
+    What it runs is part of the submission, and nobody else would read it first.
+    """
+    found = review_of(db, project_id)
+    if found is None or found.since is None:
+        return
+    try:
+        seen(db, principal, Action.ADMIN, Thing.PROJECT, project_id)
+    except ForbiddenError:
+        raise ReviewNeededError(
+            f"project {found.name!r} asks for a review: an admin of the project submits it"
+        ) from None
 
 
 def check_approved(db: Connection, principal: Principal, row: DefinitionRow) -> None:

@@ -42,6 +42,7 @@ from common.store.streams.segments import offsets as stored_offsets
 from operations.errors import NameTakenError, UsageError
 from operations.projects import project_given
 from operations.repeating import Once, first_answer, keep_answer
+from operations.reviewing import check_submitter
 from operations.rights import Change, change, seen
 from operations.session import Session, operation
 from operations.stream_definitions import (
@@ -119,6 +120,7 @@ def submit_stream(
                     "project",
                     f"supervisor {spec.id!r} is in the project {found.project_id}, and stays there",
                 )
+        check_submitter(made.db, session.principal, made.project_id)
         unmasked = _unmasked(document, None if found is None else found.document)
         if unmasked != document:
             # What the masks stand for has to be allowed too.

@@ -35,6 +35,7 @@ from common.topology.config import notes_of_config
 from operations.errors import NameTakenError, UsageError
 from operations.lookup import worker_group_named
 from operations.projects import project_given
+from operations.reviewing import check_submitter
 from operations.rights import Change, change, seen
 from operations.session import Session, operation
 from operations.topologies import (
@@ -108,6 +109,7 @@ def submit_topology(
             _check_author(made.db, session, found)
             _check_project(made.db, session, found, project)
             _check_not_ending(found)
+        check_submitter(made.db, session.principal, made.project_id)
         resources = _Resources(
             worker_group_id=None
             if worker_group is None

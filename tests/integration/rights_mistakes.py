@@ -99,6 +99,8 @@ BY_OTHERS: Final = (
         "operations/run_plans:plan_run",
         "operations/definition_versions:plan_restore",
         "operations/projects:projects_of_author",
+        # test_an_admin_submits_the_supervisors_of_a_project_that_asks_for_a_review
+        "operations/reviewing:check_submitter",
         # test_rights_are_those_of_the_topology_s_project
         "operations/topology_submission:_check_author",
     }

@@ -21,6 +21,7 @@ from common.store.streams.publication import publish
 from operations.session import Session
 from tests.integration.api_worlds import a_world, add_segment, headers_of, worlds
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance
+from tests.integration.reviewing import with_review
 from tests.reference.java_consumer import HOSTILE
 from tests.unit.stream_specs import SECRET, SMALL
 
@@ -71,6 +72,30 @@ def test_a_secret_is_never_told_and_kept_for_its_brokers_alone(
         assert (answer.status_code, answer.json()["mistakes"][0]["place"]) == (422, "spec"), other
         assert SECRET not in answer.text
     assert kept(db)["bootstrap.servers"] == "broker:9092"
+
+
+def test_an_admin_submits_the_supervisors_of_a_project_that_asks_for_a_review(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ada, bob = headers_of(owner, "ada", "author"), headers_of(owner, "bob", "admin")
+    eve = headers_of(owner, "eve", "operator")
+    with_review(owner)
+    refused = client.post(_STREAMS, json=a_spec(), headers=ada)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "project 'default' asks for a review: an admin of the project submits it",
+    )
+    by_druid = client.post("/druid/indexer/v1/supervisor", json=a_spec(), headers=ada)
+    assert by_druid.status_code >= 400
+    assert client.post(_STREAMS, json=a_spec(), headers=eve).status_code == 403
+    assert client.post(_STREAMS, json=a_spec(), headers=bob).status_code == 201
+    changed = a_spec(**{"client.rack": "a"})
+    for headers, status in ((ada, 409), (bob, 200)):
+        assert client.post(_STREAMS, json=changed, headers=headers).status_code == status
+    with db.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(t.supervisor)) == 2
+    assert client.post(f"{_STREAMS}/flights/suspend", headers=ada).status_code == 200
+    assert client.post(f"{_STREAMS}/flights/resume", headers=ada).status_code == 200
 
 
 def test_hostile_properties_are_refused_with_their_places_x31(

@@ -23,12 +23,14 @@ from common.store.people import topologies as store
 from operations import topologies
 from operations.errors import ForbiddenError
 from operations.members import registry
+from operations.reviewing import ReviewNeededError
 from operations.session import Session, opened
 from operations.topology_packing import packed
 from operations.topology_submission import submit_topology
 from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import a_definition, an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
+from tests.integration.reviewing import a_person, with_review
 from tests.integration.spark_host import until
 from tests.integration.store_races.racing import until_blocked
 from tests.topology_files import MAIN, PARTS, REPORT, YAML, written
@@ -437,6 +439,21 @@ def test_logs_are_those_of_the_newest_attempt(stage: Stage) -> None:
     stage.run()
     # The row names no log; that is told as `task log` tells it.
     assert "no attempt yet" not in stage.order("logs", "words")[2]
+
+
+def test_an_admin_submits_the_topologies_of_a_project_that_asks_for_a_review(
+    stage: Stage,
+) -> None:
+    submission = packed(f"{stage.folder}/words.py:topology", [stage.folder / "parts.py"])
+    with opened() as owner:
+        ada, bob = a_person(owner, "ada", "author"), a_person(owner, "bob", "admin")
+        with_review(owner)
+        for outcome in ("created", "unchanged"):
+            with pytest.raises(ReviewNeededError, match="an admin of the project submits it"):
+                submit_topology(ada, submission)
+            assert submit_topology(bob, submission).outcome == outcome
+        assert topologies.deactivate_topology(ada, "words").number == 2
+        assert topologies.activate_topology(ada, "words").number == 3
 
 
 def test_rights_are_those_of_the_topology_s_project(stage: Stage) -> None:

@@ -22,7 +22,7 @@ from worker.datasets.server import TOKEN_VARIABLE, DatasetServer
 
 DAY = timedelta(days=1)
 NEWS = {"outcome": "wanted"}
-TENANT, STRANGER = 65_534, 65_533
+TENANT, OTHER = 65_534, 65_533
 ASK = """
 import os, socket, sys
 os.setresgid(*[int(sys.argv[3])] * 3)
@@ -187,7 +187,7 @@ def test_a_token_is_of_no_use_to_another_account_than_its_attempt_s(tmp_path: Pa
 
     try:
         assert asked_by(TENANT, token) == NEWS
-        assert asked_by(STRANGER, token) == asked_by(STRANGER, "0" * 64)
+        assert asked_by(OTHER, token) == asked_by(OTHER, "0" * 64)
         with served.asking() as of_the_worker:
             assert answer_in(of_the_worker) == NEWS
     finally:
