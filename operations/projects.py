@@ -28,7 +28,7 @@ from operations.errors import NameTakenError, UsageError
 from operations.limits import check_description
 from operations.naming import Candidate, ChosenProject, check_one, id_in, missing_project
 from operations.repeating import Once, first_answer, keep_answer
-from operations.rights import Change, administered, change, check_author, may, seen
+from operations.rights import Change, administered, change, check_author, may, missing, seen
 from operations.row_tags import check_row_tag, row_tag
 from operations.session import operation
 from operations.texts import counted
@@ -307,11 +307,14 @@ def definition_in(
         if number is None:
             number = None if code is None else id_of_code(db, code)
         if number is not None:
-            held = seen(db, session.principal, action, Thing.DEFINITION, number)
+            try:
+                held = seen(db, session.principal, action, Thing.DEFINITION, number)
+            except NotFoundError:
+                raise missing(Thing.DEFINITION, given) from None
             row = definition_by_id(db, number)
             if row is not None and held.project_id == project.id:
                 return row
-    raise NotFoundError(f"there is no process definition {given} in project {project.name!r}")
+    raise missing(Thing.DEFINITION, given)
 
 
 def check_in(
@@ -327,6 +330,4 @@ def check_in(
         for number in ids:
             held = seen(db, session.principal, action, thing, number)
             if held.project_id != project.id:
-                raise NotFoundError(
-                    f"there is no {thing.value} {number} in project {project.name!r}"
-                )
+                raise missing(thing, number)

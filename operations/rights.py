@@ -45,7 +45,7 @@ def seen(
         return Held(actions=action, project_id=None)
     found = held(db, principal, thing, object_id)
     if found is None or not found.actions & Action.VIEW:
-        raise NotFoundError(_LISTED[thing].format(object_id))
+        raise missing(thing, object_id)
     if not found.actions & action:
         raise ForbiddenError(
             f"{thing.value} {object_id} is in a project where you are"
@@ -53,6 +53,14 @@ def seen(
             f" {(action.name or '?').lower()} there: ask one of its admins"
         )
     return found
+
+
+def missing(thing: Thing, given: int | None) -> NotFoundError:
+    """Return the answer to a number of an object that is missing or foreign, the same for both.
+
+    `given` is the number by which it was asked for, and never one that only the tables know.
+    """
+    return NotFoundError(_LISTED[thing].format(given))
 
 
 def may(session: Session, action: Action, thing: Thing, object_id: int) -> bool:

@@ -322,6 +322,53 @@ def test_an_author_runs_no_definition_of_a_project_that_is_not_open_to_them(stag
         assert stage.call("POST", place, headers=ada, **each)["code"] == 0
 
 
+def test_a_foreign_definition_is_answered_as_a_missing_one_by_id_and_by_code(stage: Stage) -> None:
+    with stage.db.begin() as connection:
+        foreign = connection.scalar(
+            insert(t.project).values(name="foreign").returning(t.project.c.id)
+        )
+    code = 2**40
+    theirs = a_definition(stage.db, name="theirs", project_id=foreign, code=code)
+    stage.a_user("ada")
+    ada = stage.a_token("ada")
+    cron = (
+        '{"crontab": "0 0 0 * * ? *", "startTime": "2026-01-01 00:00:00",'
+        ' "endTime": "2027-01-01 00:00:00", "timezoneId": "UTC"}'
+    )
+    doors = (
+        ("GET", "projects/default/process/export", "processDefinitionIds", theirs),
+        (
+            "POST",
+            "projects/default/executors/start-process-instance",
+            "processDefinitionId",
+            theirs,
+        ),
+        ("POST", "projects/default/schedule/create", "processDefinitionId", theirs),
+        ("GET", "projects/default/schedule/list-paging", "processDefinitionId", theirs),
+        ("POST", "projects/1/process-definition/batch-export", "codes", code),
+        ("POST", "projects/1/executors/start-process-instance", "processDefinitionCode", code),
+        (
+            "POST",
+            "projects/1/executors/batch-start-process-instance",
+            "processDefinitionCodes",
+            code,
+        ),
+        ("POST", "projects/1/schedules", "processDefinitionCode", code),
+        ("GET", "projects/1/schedules", "processDefinitionCode", code),
+    )
+    for method, path, name, number in doors:
+        told = [
+            stage.call(
+                method,
+                path,
+                headers=ada,
+                **{name: each, "schedule": cron, "pageNo": 1, "pageSize": 9},
+            )["msg"].replace(str(each), "N")
+            for each in (number, number + 990)
+        ]
+        assert ("N" in told[0], told[0]) == (True, told[1]), path
+
+
 def test_the_code_of_a_foreign_sub_process_is_shown_to_nobody(stage: Stage) -> None:
     with stage.db.begin() as connection:
         foreign = connection.scalar(
