@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from common import kafka_topic
 from common.kafka_topic import OffsetExpiredError, StreamAwayError
-from common.model.streams.consumer import ConsumerPropertyError
+from common.model.streams.consumer import ClientProperties, ConsumerPropertyError
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
@@ -60,8 +60,13 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def folder(tmp_path: Path, broker: Broker) -> Path:
-    (tmp_path / "consumer.json").write_text(json.dumps({"bootstrap.servers": broker.servers}))
+    write_consumer(tmp_path, {"bootstrap.servers": broker.servers})
     return tmp_path
+
+
+def write_consumer(folder: Path, properties: dict[str, str]) -> None:
+    document = ClientProperties(given=properties).document()
+    (folder / "consumer.json").write_text(json.dumps(document))
 
 
 def options(folder: Path, starts: dict[int, int], **more: Any) -> dict[str, str]:
@@ -112,9 +117,7 @@ def test_records_are_read_from_exact_starts_to_exact_ends(
 
 
 def test_nothing_is_committed_at_the_broker(folder: Path, broker: Broker) -> None:
-    committing = {"enable.auto.commit": "true", "auto.commit.interval.ms": "1"}
-    properties = {"bootstrap.servers": broker.servers, **committing}
-    (folder / "consumer.json").write_text(json.dumps(properties))
+    # The client's default would commit at its end.
     reader = KafkaReader(options(folder, {0: 100, 1: 0, 2: 0}))
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     assert len(read_all(reader, reader.initialOffset(), end)) == 2_100
@@ -148,7 +151,7 @@ def test_an_offset_that_is_gone_is_an_error_with_its_cure(reader: KafkaReader) -
 def test_a_broker_that_does_not_answer_is_a_trouble_and_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "consumer.json").write_text('{"bootstrap.servers": "127.0.0.1:1"}')
+    write_consumer(folder, {"bootstrap.servers": "127.0.0.1:1"})
     monkeypatch.setattr(kafka_topic, "_LOOK_SECONDS", 0.1)
     reader = KafkaReader(options(folder, {0: 3}))
     assert reader.latestOffset({"0": 3}, ReadAllAvailable()) == {"0": 3}
@@ -159,7 +162,7 @@ def test_a_broker_that_does_not_answer_is_a_trouble_and_no_error(
 
 
 def test_a_property_that_kafka_refuses_is_named(folder: Path) -> None:
-    (folder / "consumer.json").write_text('{"bootstrap.server": "hunter2"}')
+    write_consumer(folder, {"bootstrap.server": "hunter2"})
     reader = KafkaReader(options(folder, {0: 3}))
     with pytest.raises(StreamAwayError, match=r"bootstrap\.server") as raised:
         reader.latestOffset({"0": 3}, ReadAllAvailable())
