@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PARENT_MODE = 0o711
 _PRIVATE_MODE = 0o700
 _TRIES = 10
+_MOST_LINKS: Final = 40
+"""As many as the kernel follows on one path."""
 _MOST_LEVELS = 100_000
 _CROWD = 50
 _RUNS_COUNTED = 1_000
@@ -232,6 +234,49 @@ def may_list(account: Account | None, about: os.stat_result) -> bool:
 def may_enter(account: Account | None, about: os.stat_result) -> bool:
     """Return whether an account may open what it knows by name in the folder."""
     return account is None or _may(account, about, stat.S_IXOTH)
+
+
+def may_read_file(account: Account | None, path: Path) -> bool:
+    """Return whether there is an ordinary file at an absolute path that an account may read.
+
+    The daemon may look into folders that the account may not. Each folder on the way, also of each
+    link, is entered with the rights of the account, so that a private file is as good as none. An
+    access control list may give more than the mode: there the kernel decides when the file is read.
+    """
+    at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
+    try:
+        if account is None:
+            return path.is_file()
+        while left:
+            if not (may_enter(account, at.lstat()) or _has_list(at)):
+                return False
+            name = left.pop()
+            if name == "..":
+                at = at.parent
+                continue
+            about = (at / name).lstat()
+            if not stat.S_ISLNK(about.st_mode):
+                at /= name
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return False
+            target = (at / name).readlink()
+            if target.is_absolute():
+                at = Path("/")
+            left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        about = at.lstat()
+        return stat.S_ISREG(about.st_mode) and (_may_read(account, about) or _has_list(at))
+    except (OSError, ValueError):
+        return False
+
+
+def _has_list(path: Path) -> bool:
+    """Return whether a file or folder has an access control list beside its mode."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access", follow_symlinks=False))
+    except OSError:
+        return False
 
 
 def remove_directory(path: Path) -> None:

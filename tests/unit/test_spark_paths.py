@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -14,12 +16,14 @@ from common.model.spark_paths import SparkPath, needs_spark, read_spark_path, sc
 from common.model.task_type import ValueFaultError
 from common.spark_config import SparkConfig
 from common.task_types import known_task_types
+from tests.claims import a_claimed_task
 from tests.unit.preparing import prepared
 from tests.unit.spark_launches import prepared as prepared_session
 from worker.launcher import seen_by_tasks
-from worker.launching.base import TaskParameterError, TaskSettings
+from worker.launching.base import TaskContext, TaskParameterError, TaskSettings
 from worker.launching.patterns import matching_files
-from worker.workspace import Account
+from worker.launching.resources import link_resource
+from worker.workspace import Account, attempt_folders, may_read_file
 
 OPTIONS: Final = {
     "jars": "--jars",
@@ -259,3 +263,64 @@ def test_a_pattern_shows_an_account_only_what_it_may_list(
     assert exact == [public_folder / "named/a.jar", public_folder / "open/a.jar"]
     assert len(every) == 3
     assert len(matching_files(public_folder / "*/*.jar", None, limit=2)) == 2
+
+
+def a_context(home: Path, account: Account) -> TaskContext:
+    """The attempt of a task of this account, with a digest of the file `theirs`."""
+    return TaskContext(
+        task=a_claimed_task(attempt_folders(home / "tasks").paths(1, 2, 3)),
+        params={"digests": {"theirs": "0" * 64}},
+        parameters={},
+        types={},
+        local=(),
+        moment=datetime(2026, 1, 2, tzinfo=UTC),
+        zone=ZoneInfo("UTC"),
+        directory=home,
+        resources=home,
+        account=account,
+        settings=TaskSettings(environment={}),
+    )
+
+
+def test_a_file_that_an_account_may_not_read_is_answered_as_a_missing_one(
+    public_folder: Path,
+) -> None:
+    nobody = Account(name="nobody", uid=65534, gid=65534, groups=(65534,), home="/")
+    files = {
+        "shut/theirs.jar": 0o644,
+        "open/theirs.jar": 0o600,
+        "open/ours.jar": 0o644,
+    }
+    for name, mode in files.items():
+        (public_folder / name).parent.mkdir(exist_ok=True)
+        (public_folder / name).touch()
+        (public_folder / name).chmod(mode)
+    (public_folder / "open").chmod(0o755)
+    (public_folder / "shut").chmod(0o700)
+    links = {
+        "to theirs.jar": "../shut/theirs.jar",
+        "through theirs.jar": "../shut/../open/ours.jar",
+        "to ours.jar": "../open/ours.jar",
+        "to itself.jar": "to itself.jar",
+    }
+    for name, target in links.items():
+        (public_folder / "open" / name).symlink_to(target)
+    readable = {
+        each.name
+        for each in [*(public_folder / "open").iterdir(), public_folder / "shut/theirs.jar"]
+        if may_read_file(nobody, each)
+    }
+    assert readable == {"ours.jar", "to ours.jar"}
+    context = a_context(public_folder, nobody)
+    told = set()
+    for name in ("shut/theirs.jar", "open/theirs.jar", "shut/none.jar", "open/none.jar"):
+        path = str(public_folder / name)
+        for find in (link_resource, TaskContext.file):
+            with pytest.raises(TaskParameterError) as caught:
+                find(context, "jars", path)
+            told.add(str(caught.value).replace(path, "F"))
+    assert told == {
+        "params.jars: there is no file F on this worker that the account nobody may read"
+    }
+    with pytest.raises(TaskParameterError, match="not a regular file"):
+        context.check_digest("jars", "theirs", public_folder / "open/theirs.jar")

@@ -49,7 +49,7 @@ from common.params import (
 from common.spark_config import SparkConfig
 from common.task_types import UnknownTaskTypeError, known_task_types
 from worker.launching.keys import read_words
-from worker.workspace import Account, artefact_path, make_artefact, write_file
+from worker.workspace import Account, artefact_path, make_artefact, may_read_file, write_file
 
 if TYPE_CHECKING:
     from common.store.worker.ports import ClaimedTask
@@ -248,12 +248,20 @@ class TaskContext:
             # Its ending is kept, since an interpreter may look at it.
             return self.write(f"{self.app_id}_file{_ending(name)}", inlined)
         path = self.directory / name
-        if path.is_dir():
+        if self.account is None and path.is_dir():
             raise TaskParameterError(f"params.{key}: {name} is a directory, not a file")
-        if not path.exists():
-            raise TaskParameterError(f"params.{key}: there is no file {name} on this worker")
+        if not (path.exists() if self.account is None else may_read_file(self.account, path)):
+            raise self.no_file(key, name)
         self.check_digest(key, name, path)
         return path
+
+    def no_file(self, key: str, name: object) -> TaskParameterError:
+        """Return the error of a file that is missing or that the attempt's account may not read.
+
+        The text is the same for both, so that nobody learns by it which files others have.
+        """
+        whose = "" if self.account is None else f" that the account {self.account.name} may read"
+        return TaskParameterError(f"params.{key}: there is no file {name} on this worker{whose}")
 
     def check_digest(self, key: str, name: str, path: Path) -> None:
         """Refuse a file that is not the one which was imported, where its digest is known."""
@@ -261,7 +269,7 @@ class TaskContext:
             expected = read_settings(self.params.get(DIGESTS.name)).get(name)
         if expected is None:
             return
-        if not path.is_file():
+        if not may_read_file(self.account, path):
             raise TaskParameterError(f"params.{key}: {name} is not a regular file")
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,18 +13,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from worker.workspace import Account, may_enter, may_list
+from worker.workspace import Account, may_enter, may_list, may_read_file
 
 _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
 def matching_files(pattern: Path, account: Account | None, *, limit: int) -> list[Path]:
-    """Return the ordinary files that an absolute pattern matches, in order, `limit` at most."""
+    """Return the ordinary files that an absolute pattern matches and that the account may read.
+
+    They are in order, `limit` at most.
+    """
     first, *parts = pattern.parts
     found: Iterable[Path] = [Path(first)]
     for part in parts:
         found = _below(found, part, account)
-    return sorted(islice((each for each in found if _is_file(each)), limit))
+    return sorted(islice((each for each in found if may_read_file(account, each)), limit))
 
 
 def _below(folders: Iterable[Path], part: str, account: Account | None) -> Iterator[Path]:
@@ -40,10 +43,3 @@ def _below(folders: Iterable[Path], part: str, account: Account | None) -> Itera
                 yield from sorted(each for each in folder.iterdir() if matches(each.name))
         except OSError:
             continue  # Nothing can be below it.
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False

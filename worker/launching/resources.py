@@ -10,6 +10,7 @@ from pathlib import Path
 
 from common.model.task_type import RESOURCE_LIST, read_resource, read_resources
 from worker.launching.base import TaskContext, TaskParameterError, fault_at
+from worker.workspace import may_read_file
 
 
 def fetch_resources(context: TaskContext) -> None:
@@ -32,8 +33,8 @@ def link_resource(context: TaskContext, key: str, name: str) -> Path:
     if "\0" in name:
         raise TaskParameterError(f"params.{key} has a NUL character")
     source = resource_path(context, key, name)
-    if not source.is_file():
-        raise TaskParameterError(f"params.{key}: there is no file {source} on this worker")
+    if not may_read_file(context.account, source):
+        raise context.no_file(key, source)
     context.check_digest(key, name, source)
     target = context.directory / source.name
     try:

@@ -18,6 +18,7 @@ from worker.launching.base import TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import check_shipped_name
 from worker.launching.patterns import matching_files
 from worker.launching.resources import link_resource, resource_path
+from worker.workspace import may_read_file
 
 _MOST_MATCHES: Final = 1_000
 _READ_BY_DRIVER: Final = frozenset({"mainJar", "jars", "pyFiles", "keytab"})
@@ -67,7 +68,7 @@ def local_file(
     if found.scheme == "local":
         key = place.partition("[")[0]
         if reader is Reader.DRIVER_HERE and key in _READ_BY_DRIVER:
-            _check_is_here(place, found)
+            _check_is_here(context, place, found)
         return name
     if not found.is_path:
         return name
@@ -90,11 +91,11 @@ def local_file(
         raise
 
 
-def _check_is_here(place: str, found: SparkPath) -> None:
-    if not Path(found.path).is_file():
+def _check_is_here(context: TaskContext, place: str, found: SparkPath) -> None:
+    if not may_read_file(context.account, Path(found.path)):
         raise TaskParameterError(
-            f"params.{place}: there is no file {found.path} on this worker, where the driver runs;"
-            " local: names a file that every node has, this one too"
+            f"{context.no_file(place, found.path)}, where the driver runs; local: names a file that"
+            " every node has, this one too"
         )
 
 
