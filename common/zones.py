@@ -9,6 +9,9 @@ from common.errors import SchedulerError
 
 _OF_THIS_COMPUTER: Final = ("localtime", "posixrules")
 
+_NOT_CHOSEN: Final = ("right", "posix")
+"""Folders of zones that count leap seconds, as no other clock here does, and of doubles."""
+
 
 class UnknownZoneError(SchedulerError):
     """No zone has this name. Write it as the tz database does, as `America/New_York`."""
@@ -25,3 +28,16 @@ def zone_named(name: str) -> ZoneInfo:
         raise UnknownZoneError(
             f"{name[:80]!r} is no zone of the tz database, as America/New_York or UTC is"
         ) from error
+
+
+def chosen_zone(name: str) -> ZoneInfo:
+    """Return the zone that somebody chooses now. Raises `UnknownZoneError`.
+
+    Rows that were stored before may name more zones, which `zone_named` reads.
+    """
+    if name.partition("/")[0] in _NOT_CHOSEN:
+        raise UnknownZoneError(
+            f"{name[:80]!r} is no zone of the tz database without leap seconds; leave out the"
+            " part before the first slash"
+        )
+    return zone_named(name)

@@ -23,7 +23,7 @@ from common.cron import Cron, CronError, MissingTime, RepeatedTime
 from common.model.grants import GrantKind
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
-from common.zones import UnknownZoneError, zone_named
+from common.zones import UnknownZoneError, chosen_zone, zone_named
 from operations.definition_document import id_in
 from operations.environment_references import (
     ENVIRONMENT_CODE,
@@ -210,7 +210,7 @@ def _zone(given: Mapping[str, Any], place: str, findings: list[Finding]) -> str 
         # The tz database counts the other way.
         text = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}"
     try:
-        zone_named(text)
+        chosen_zone(text)
         if len(text) <= MAX_ZONE_LENGTH:
             return text
     except UnknownZoneError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from common.params import parse_moment
-from common.zones import UnknownZoneError, zone_named
+from common.zones import UnknownZoneError, chosen_zone, zone_named
 from operations.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def read_zone(name: str) -> ZoneInfo:
 
     try:
         if len(name) <= MAX_ZONE_LENGTH and name.strip() not in _ANYBODYS_ZONES:
-            return zone_named(name.strip())
+            return chosen_zone(name.strip())
     except UnknownZoneError:
         pass
     known = {each.lower(): each for each in sorted(available_timezones() - _ANYBODYS_ZONES)}

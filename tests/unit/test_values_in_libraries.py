@@ -9,6 +9,8 @@ import pytest
 from api.console.highlighting import highlighted
 from common.model.worker_needs import read_worker_need
 from common.zones import UnknownZoneError, zone_named
+from operations.errors import UsageError
+from operations.times import read_zone
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,15 @@ from common.zones import UnknownZoneError, zone_named
 def test_a_zone_is_a_name_of_the_database_and_never_a_file(name: str) -> None:
     with pytest.raises(UnknownZoneError):
         zone_named(name)
+
+
+@pytest.mark.parametrize("name", ["right/UTC", "right/Europe/Berlin", "posix/Europe/Berlin"])
+def test_a_zone_with_leap_seconds_and_a_double_are_not_chosen_but_stored_ones_are_read(
+    name: str,
+) -> None:
+    with pytest.raises(UsageError, match="no zone of the tz database"):
+        read_zone(name)
+    assert zone_named(name).key == name
 
 
 @pytest.mark.parametrize(
