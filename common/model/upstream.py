@@ -40,9 +40,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetQuestion:
-    """A question for the progress of the stream that feeds this dataset."""
+    """A question for the progress of the stream that feeds this dataset.
+
+    `asking_project`: the project of the asking run, which has to reach the dataset; None if its
+    definition is gone.
+    """
 
     dataset: str
+    asking_project: int | None = None
 
 
 AnyQuestion: TypeAlias = Question | DatasetQuestion

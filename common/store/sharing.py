@@ -1,5 +1,7 @@
 """The SQL of the rule that a definition reaches those of its project, and those shared with it.
 
+`common.store.streams.reach` has the rule for datasets.
+
 `common.model.reach` has the same rule for names. The conditions here are parts of statements of
 masters and of people, so that a share is checked in the statement that needs it.
 """
@@ -31,14 +33,18 @@ from common.store.transaction import AnyRow
 
 DEFINITION: Final = "definition"
 """The `object_type` of a definition in `t_ds_share`."""
+DATASET: Final = "dataset"
+"""The `object_type` of a dataset, whose `object_id` is its `id` in `t_ds_dataset`."""
 
 
-def is_shared(definition_id: ColumnElement[Any], project_id: ColumnElement[Any]) -> Any:
-    """Build the condition that a definition is shared with a project."""
+def is_shared(
+    object_id: ColumnElement[Any], project_id: ColumnElement[Any], *, kind: str = DEFINITION
+) -> Any:
+    """Build the condition that a definition or a dataset is shared with a project."""
     return (
         exists()
-        .where(share.c.object_type == DEFINITION)
-        .where(share.c.object_id == definition_id)
+        .where(share.c.object_type == kind)
+        .where(share.c.object_id == object_id)
         .where(share.c.project_id == project_id)
         .correlate_except(share)
     )

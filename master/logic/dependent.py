@@ -248,7 +248,7 @@ def _entry(item: Item, looked: _Looked) -> Entry:
 
 def _question(item: Item, interval: Interval, apart_from: int, project: int | None) -> AnyQuestion:
     if isinstance(item, DatasetItem):
-        return DatasetQuestion(dataset=item.dataset)
+        return DatasetQuestion(dataset=item.dataset, asking_project=project)
     return Question(
         definition_id=item.definition_id,
         definition_name=item.definition_name,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from common.model.upstream import Answer, AnyQuestion, DatasetQuestion, Question
 
 _Key: TypeAlias = int | str
 """A definition as a question names it: by id or by name."""
+_T = TypeVar("_T", bound=int | str)
+_Q = TypeVar("_Q", bound=AnyQuestion)
 
 
 class WaitIndex:
@@ -26,6 +28,7 @@ class WaitIndex:
         # questions, and the last answers.
         self._waits: dict[AnyQuestion, dict[int, None]] = {}
         self._about: dict[_Key, dict[Question, None]] = {}
+        self._about_dataset: dict[str, dict[DatasetQuestion, None]] = {}
         self._answers: dict[AnyQuestion, Answer] = {}
 
     def add(self, wait: int, questions: Iterable[AnyQuestion]) -> None:
@@ -35,6 +38,8 @@ class WaitIndex:
             self._waits.setdefault(question, {})[wait] = None
             if isinstance(question, Question):
                 self._about.setdefault(_key(question), {})[question] = None
+            else:
+                self._about_dataset.setdefault(question.dataset, {})[question] = None
 
     def remove(self, wait: int) -> None:
         """Remove a wait, if it is there, with the questions that nobody else asks."""
@@ -46,11 +51,9 @@ class WaitIndex:
             del self._waits[question]
             self._answers.pop(question, None)
             if isinstance(question, DatasetQuestion):
-                continue
-            about = self._about[_key(question)]
-            del about[question]
-            if not about:
-                del self._about[_key(question)]
+                _remove(self._about_dataset, question.dataset, question)
+            else:
+                _remove(self._about, _key(question), question)
 
     def questions_of(self, waits: Iterable[int]) -> tuple[AnyQuestion, ...]:
         """Return the questions of these waits, each once."""
@@ -76,7 +79,10 @@ class WaitIndex:
 
     def waiting_for(self, dataset: str) -> tuple[int, ...]:
         """Return the waits for intervals of a dataset."""
-        return tuple(self._waits.get(DatasetQuestion(dataset=dataset), ()))
+        found: dict[int, None] = {}
+        for question in self._about_dataset.get(dataset, ()):
+            found |= self._waits[question]
+        return tuple(found)
 
     def changed(self, answers: Mapping[AnyQuestion, Answer]) -> tuple[int, ...]:
         """Take these answers over; return the waits that had others, or none."""
@@ -98,6 +104,14 @@ class WaitIndex:
 
 
 _NEVER_ASKED: Final = object()
+
+
+def _remove(about: dict[_T, dict[_Q, None]], key: _T, question: _Q) -> None:
+    """Remove a question from those about one definition or dataset."""
+    questions = about[key]
+    del questions[question]
+    if not questions:
+        del about[key]
 
 
 def _key(question: Question) -> _Key:

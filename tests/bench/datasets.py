@@ -69,6 +69,11 @@ def _write_history(connection: Any) -> None:
     Each has been allocated, and keeps the row of that.
     """
     with connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO t_ds_dataset (name, project_id) SELECT concat(%s, nullif(dataset, 0)), 1"
+            " FROM generate_series(0, 9) dataset",
+            [_LONG_KEPT],
+        )
         for table, columns, values in (
             ("t_ds_segment", "files, rows, bytes, origin_version, origin_num", "'[]', 1, 1, '', 0"),
             ("t_ds_pending_segment", "previous", "''"),

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import delete, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from common.model.locks import Busy, Impossible, Lock, LockType, Revoked
 from common.model.segments import Outcome, StreamRange
@@ -24,6 +25,7 @@ from common.store.people.supervisors import (
     supervisor_named,
     versions,
 )
+from common.store.streams.segments import used_segments
 from common.store.worker.datasets import Part, PostgresDatasetStore
 from common.store.worker.stream_tasks import PostgresStreamTasks
 from tests.conformance.store_tables import MemoryTables, PostgresTables, Tables
@@ -168,6 +170,9 @@ class PostgresStreams:
         with db.engine.begin() as rows:
             for table in (t.stream_task, t.supervisor, t.supervisor_runtime):
                 rows.execute(delete(table))
+            # The runs' definition, whose project gets the datasets.
+            definition = {"id": 1, "name": "flights", "project_id": 1}
+            rows.execute(upsert(t.process_definition).values(definition).on_conflict_do_nothing())
 
     def make(self, name: str, document: Mapping[str, Any]) -> None:
         with self._engine.begin() as db:
@@ -243,7 +248,9 @@ class PostgresStreams:
         return self._datasets.publish(task_id, dataset, made, stream_range=stream_range, **more)
 
     def paths(self, task_id: int, dataset: str, chunk: int) -> list[str]:
-        segments = self._datasets.segments(task_id, dataset, hour(chunk))
+        # 0 is a reader without an attempt, which sees all segments.
+        with self._engine.connect() as db:
+            segments = used_segments(db, dataset, hour(chunk), task_id=task_id or None)
         return [path for segment in segments for path in segment.files]
 
     def replace(self, task_id: int, dataset: str, chunk: int, paths: Sequence[str]) -> Outcome:

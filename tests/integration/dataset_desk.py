@@ -134,7 +134,7 @@ def lock(
         assert isinstance(request_locks(db, task_id, [request]), tuple)
 
 
-def an_attempt(made: Engine) -> int:
-    (task_id,) = submit(made, a_run(made), "load")
+def an_attempt(made: Engine, definition_id: int = 1, project_id: int = 1) -> int:
+    (task_id,) = submit(made, a_run(made, definition_id, project_id), "load")
     assert claim(made, WORKER, [task_id]) == [task_id]
     return task_id

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from common.model.upstream import Absence, Question
+from common.model.upstream import Absence, DatasetQuestion, Question
 from master.logic.wait_index import WaitIndex
 from tests.builders import NOON
 
@@ -69,3 +69,17 @@ def test_an_answer_is_forgotten_with_the_last_who_asked() -> None:
     assert index.changed({BY_ID: None}) == ()
     index.add(3, (BY_ID,))
     assert index.changed({BY_ID: None}) == (3,)
+
+
+def test_a_publication_concerns_the_waits_of_all_projects_for_the_dataset() -> None:
+    first, other = (DatasetQuestion(dataset="flights", asking_project=each) for each in (1, 2))
+    elsewhere = DatasetQuestion(dataset="trains", asking_project=1)
+    index = WaitIndex()
+    for wait, question in enumerate((first, other, elsewhere, first), start=1):
+        index.add(wait, (question,))
+    assert sorted(index.waiting_for("flights")) == [1, 2, 4]
+    index.remove(1)
+    assert sorted(index.waiting_for("flights")) == [2, 4]
+    index.remove(4)
+    index.remove(2)
+    assert index.waiting_for("flights") == ()

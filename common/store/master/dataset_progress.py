@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Engine, Integer, Text, and_, func, select
+from sqlalchemy import Engine, Integer, Text, and_, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from common.model.streams.progress import (
@@ -17,10 +17,11 @@ from common.model.streams.progress import (
 )
 from common.model.streams.tasks import offsets_of
 from common.model.upstream import Absence, DatasetQuestion
+from common.store.streams.reach import reaches_dataset
 from common.store.tables import dataset_offsets, stream_task, supervisor, supervisor_runtime
 from common.store.transaction import AnyRow, repeatable, storable, unnested
 
-_ASKED: Final = unnested("asked", place=Integer, dataset=Text)
+_ASKED: Final = unnested("asked", place=Integer, dataset=Text, asking_project=Integer)
 # All in one statement, and so of one moment: a task whose publication is seen may be closed.
 _PARTITIONS: Final = (
     select(
@@ -52,6 +53,11 @@ _LOOK: Final = (
         supervisor.c.suspended,
         supervisor.c.tombstone,
         supervisor_runtime.c.status,
+        # The answer about a foreign dataset is the answer about a missing one.
+        or_(
+            _ASKED.c.asking_project.is_(None),
+            reaches_dataset(_ASKED.c.asking_project, _ASKED.c.dataset),
+        ).label("reached"),
         _PARTITIONS.label("partitions"),
         _TASKS.label("tasks"),
     )
@@ -75,13 +81,14 @@ def progress_of(
     asked = {
         "asked_place": list(range(len(questions))),
         "asked_dataset": [storable(each.dataset) for each in questions],
+        "asked_asking_project": [each.asking_project for each in questions],
     }
     rows = repeatable(engine, lambda db: db.execute(_LOOK, asked).all())
     return tuple(_progress(row) for row in rows)
 
 
 def _progress(row: AnyRow) -> DatasetProgress | Absence:
-    if row.active is None and not row.partitions:
+    if not row.reached or (row.active is None and not row.partitions):
         return Absence.NO_STREAM
     status: Mapping[str, Any] = row.status or {}
     return DatasetProgress(

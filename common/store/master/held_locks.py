@@ -13,10 +13,12 @@ from typing import Final, assert_never
 
 from sqlalchemy import Connection, delete, exists, select
 
+from common.model.failures import FailureReason
 from common.model.intervals import IntervalError
 from common.model.lock_needs import LockNeed, group_of_run, request_of
-from common.model.locks import Busy, Impossible, LockRequest, LockType, Revoked
+from common.model.locks import Busy, Impossible, LockRequest, LockType, NotShared, Revoked
 from common.model.states import LIVE_TASK_STATES
+from common.store.master.pool_grants import Fault
 from common.store.streams.datasets import try_turns
 from common.store.streams.locks import request_locks
 from common.store.tables import task_instance, task_lock_request
@@ -56,7 +58,7 @@ class LockAnswers:
     """
 
     waiting: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, Fault] = field(default_factory=dict)
     again: bool = False
 
 
@@ -103,8 +105,10 @@ def get_locks(db: Connection, rows: Iterable[AnyRow], needs: Needs) -> LockAnswe
         match granted:
             case Busy() | Revoked():
                 answers.waiting.add(row.id)
+            case NotShared(reason=reason):
+                answers.failed[row.id] = Fault(f"locks: {reason}", FailureReason.NOT_GRANTED)
             case Impossible(reason=reason):
-                answers.failed[row.id] = f"locks: {reason}"
+                answers.failed[row.id] = Fault(f"locks: {reason}")
             case tuple():
                 fulfilled.append(row.id)
             case _:
@@ -126,7 +130,7 @@ def _askable(
         try:
             asked.append((row, tuple(request_of(need, group) for need in needs[row.id])))
         except IntervalError as error:
-            answers.failed[row.id] = f"locks: {error}"
+            answers.failed[row.id] = Fault(f"locks: {error}")
     ours = try_turns(db, {request.dataset for _, each in asked for request in each})
     here = [(row, each) for row, each in asked if all(one.dataset in ours for one in each)]
     away = {row.id for row, _ in asked} - {row.id for row, _ in here}

@@ -462,7 +462,7 @@ def _release_attempts(
     for task_id in (*locks.waiting, *locks.failed):
         free.pop(task_id, None)
         verdicts.let_go.pop(task_id, None)
-    verdicts.failed.update((key, Fault(reason)) for key, reason in locks.failed.items())
+    verdicts.failed.update(locks.failed)
     moves = dict.fromkeys((*put_in_line, *(row.id for row in due)), TaskState.WAITING_DEPEND)
     moves |= dict.fromkeys((*free, *verdicts.let_go), TaskState.SUBMITTED)
     moves |= dict.fromkeys(verdicts.failed, TaskState.FAILURE)

@@ -63,9 +63,12 @@ _OWN: Final = FixedStatement(
 )
 
 
-def own_new(db: Connection, name: str, task_id: int) -> None:
-    """Give a dataset that has nothing yet to the project of an attempt; any other is left alone."""
-    _OWN.execute(db, {"dataset": name, "task_id": task_id})
+def own_new(db: Connection, name: str, task_id: int) -> bool:
+    """Give a dataset that has nothing yet to the project of an attempt; False if nothing changed.
+
+    Another project may have got the dataset since the caller looked.
+    """
+    return _OWN.execute(db, {"dataset": name, "task_id": task_id}).rowcount == 1
 
 
 def take_turn(db: Connection, datasets: Iterable[str], *, shared: bool = False) -> None:

@@ -43,12 +43,15 @@ from common.model.locks import (
     LockGranularity,
     LockRequest,
     LockType,
+    NotShared,
     Revoked,
     decide_locks,
+    not_shared,
 )
 from common.model.states import LIVE_TASK_STATES
 from common.store.fixed_statement import FixedStatement
 from common.store.streams.datasets import overlaps, take_turn
+from common.store.streams.reach import project_of_task, reaches_dataset
 from common.store.tables import (
     pending_segment,
     segment,
@@ -114,9 +117,13 @@ _IS_LIVE: Final = (
     .where(task_instance.c.state.in_(LIVE_TASK_STATES))
     .where(task_instance.c.flag == 1)
 )
+_REACHED: Final = reaches_dataset(
+    project_of_task(cast(bindparam("task_id"), Integer)), _ASKED.c.dataset
+)
 _STANDING: Final = FixedStatement(
     select(
         _IS_LIVE.label("is_live"),
+        _REACHED.label("reached"),
         _ASKED.c.place,
         func.greatest(_newest(segment), _newest(pending_segment)).label("newest"),
         _NOW.label("now"),
@@ -214,6 +221,9 @@ def request_locks(
     rows = _STANDING.rows_within(db, _asked(requests) | {"task_id": task_id})
     if not rows[0].is_live:
         return Impossible(reason=f"attempt {task_id} is over, and gets no locks any more")
+    foreign = next((requests[row.place] for row in rows if not row.reached), None)
+    if foreign is not None:
+        return NotShared(reason=not_shared(foreign.dataset))
     decisions = decide_locks(
         requests,
         {row.id: lock_of(row) for row in rows if row.id is not None}.values(),

@@ -33,7 +33,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from common.model.intervals import Interval
-from common.model.locks import REPLACING_LOCKS, WRITING_LOCKS, Lock, LockGranularity, LockType
+from common.model.locks import (
+    REPLACING_LOCKS,
+    WRITING_LOCKS,
+    Lock,
+    LockGranularity,
+    LockType,
+    not_shared,
+)
 from common.model.segments import (
     AlreadyPublished,
     Conflict,
@@ -45,14 +52,13 @@ from common.model.segments import (
     StreamRange,
     mistake_of,
 )
-from common.model.states import TaskState
-from common.store.streams.datasets import overlaps, own_new, take_turn
+from common.store.streams.datasets import overlaps, take_turn
 from common.store.streams.locks import LOCK_COLUMNS, lock_of
+from common.store.streams.reach import claims, find_writer
 from common.store.tables import (
     dataset_offsets,
     pending_segment,
     segment,
-    task_instance,
     task_lock,
     task_lock_holder,
 )
@@ -67,14 +73,6 @@ from common.store.transaction import (
 
 _TIME: Final = DateTime(timezone=True)
 
-# Locked against its end: a failover waits for the commit, or has changed the state before.
-_RUNNING: Final = (
-    select(task_instance.c.id)
-    .where(task_instance.c.id == bindparam("task_id"))
-    .where(task_instance.c.state == TaskState.RUNNING)
-    .where(task_instance.c.flag == 1)
-    .with_for_update(read=True)
-)
 # Locked against a revocation, which is an update, and against a release.
 _LOCKS: Final = (
     select(*LOCK_COLUMNS)
@@ -262,6 +260,13 @@ class _RefusedError(Exception):
         self.outcome = outcome
 
 
+class _NotSharedError(_RefusedError):
+    """Rolls the transaction back: the task may not even learn what was published."""
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(Conflict(reason=not_shared(dataset)))
+
+
 class _AloneError(Exception):
     """Rolls the transaction back: it has to number segments anew, and needs the turn alone."""
 
@@ -277,7 +282,7 @@ def publish(engine: Engine, publication: Publication) -> Outcome:
         except _AloneError:
             return _attempted(engine, publication, alone=True)
     except _RefusedError as refused:
-        if not isinstance(refused.outcome, Conflict):
+        if isinstance(refused, _NotSharedError) or not isinstance(refused.outcome, Conflict):
             return refused.outcome
         # A replica may have published the same since the first look.
         look = repeatable(engine, lambda db: _published_before(db, publication), begin=transaction)
@@ -292,10 +297,13 @@ def _attempted(engine: Engine, publication: Publication, *, alone: bool) -> Outc
 def _publish(db: Connection, publication: Publication, *, alone: bool) -> Outcome:
     dataset, task_id = publication.dataset, publication.task_id
     take_turn(db, (dataset,), shared=not alone)
+    writer = find_writer(db, task_id, dataset)
+    if writer is not None and not writer.reached:
+        raise _NotSharedError(dataset)
     before = _published_before(db, publication)
     if before is not None:
         return before
-    if db.execute(_RUNNING, {"task_id": task_id}).first() is None:
+    if writer is None or not writer.is_running:
         raise _RefusedError(Conflict(reason=f"attempt {task_id} is not running any more"))
     locks = [lock_of(row) for row in db.execute(_LOCKS, {"task_id": task_id})]
     _check_inputs(locks)
@@ -309,6 +317,8 @@ def _publish(db: Connection, publication: Publication, *, alone: bool) -> Outcom
     if publication.replaces is not None:
         lock = _covering(locks, publication, publication.replaces, REPLACING_LOCKS)
         kept = _retire(db, publication, publication.replaces, lock)
+    if publication.segments and not writer.is_owned and not claims(db, task_id, dataset):
+        raise _NotSharedError(dataset)
     ids = _insert(db, publication, covering, alone=alone)
     if kept:
         _move(db, dataset, kept, lock.version)
@@ -510,7 +520,6 @@ def _insert(
     segments = publication.segments
     if not segments:
         return ()
-    own_new(db, publication.dataset, publication.task_id)
     chunks = db.execute(
         _CHUNKS,
         {

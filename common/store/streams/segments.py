@@ -15,6 +15,7 @@ from common.model.locks import WRITING_LOCKS, LockGranularity, LockType
 from common.model.segments import Conflict, LockLost, Segment, SegmentId
 from common.store.streams.datasets import overlaps, take_turn
 from common.store.streams.locks import locks_of
+from common.store.streams.reach import TASK_REACHES
 from common.store.tables import dataset_offsets, pending_segment, segment, task_lock_holder
 from common.store.transaction import AnyRow
 
@@ -181,7 +182,8 @@ def used_segments(
     """Return the segments whose rows are the dataset's, or that have some in the interval.
 
     An attempt does not see what was added beside a lock by which it replaces: that stays anyway,
-    and would be there twice if the attempt wrote it again.
+    and would be there twice if the attempt wrote it again. It sees nothing of a dataset that its
+    project does not reach.
     """
     values: dict[str, Any] = {"dataset": dataset}
     statement = _USED
@@ -189,7 +191,7 @@ def used_segments(
         statement = _USED_WITHIN
         values |= {"start": interval.start, "end": interval.end}
     if task_id is not None:
-        statement = statement.where(_SEEN)
+        statement = statement.where(_SEEN).where(TASK_REACHES.element)
         values["task_id"] = task_id
     return tuple(_segment(row) for row in db.execute(statement, values))
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     PrimaryKeyConstraint,
@@ -115,15 +116,18 @@ task_lock_request: Final = Table(
 )
 Index("t_ds_task_lock_request_task_idx", task_lock_request.c.task_id)
 
-# The project that a dataset is of: the one that was first to publish into it, or to feed it.
+# The project of a dataset: the first one that published into it, or fed it.
 dataset: Final = Table(
     "t_ds_dataset",
     metadata,
     Column("name", String(255), primary_key=True),
     number("project_id"),
     time_now("create_time"),
+    # The number by which `t_ds_share` names the dataset.
+    Column("id", Integer, Identity(), nullable=False),
+    UniqueConstraint("id"),
     not_empty("name"),
-    info=seen_by_reader("name project_id create_time"),
+    info=seen_by_reader("name project_id create_time id"),
 )
 
 # A *segment*: files with the rows of an interval. A dataset's rows are those of its used segments.

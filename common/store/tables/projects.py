@@ -64,7 +64,7 @@ relation_project_user: Final = Table(
 )
 Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)
 
-# The definitions of other projects to which those of this project may refer.
+# The definitions and datasets of other projects that those of this project may use.
 share: Final = Table(
     "t_ds_share",
     metadata,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Engine, insert, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from common.clock import SystemClock
 from common.model.cluster import Node
@@ -31,7 +32,7 @@ WORKER = Node(address="10.0.0.3:1234", incarnation=3)
 OTHER_WORKER = Node(address="10.0.0.4:1234", incarnation=4)
 
 
-def a_begin(command: Command, _snapshot: Snapshot) -> Plan:
+def a_begin(command: Command, _snapshot: Snapshot) -> Begin:
     return store_tables.a_begin(name=f"run-{command.id}")
 
 
@@ -86,9 +87,23 @@ def begin_with_a_task(run: LoadedRun) -> Step:
     return Step(ownership=run.ownership, decisions=(a_submit("first"),), at=NOON)
 
 
-def a_run(made: Engine) -> Ownership:
-    (command_id,) = commands(made, 1)
-    owned = take(made, MASTER)[command_id]
+def a_run(made: Engine, definition_id: int = 1, project_id: int = 1) -> Ownership:
+    """Begin a run of a definition, which is made if it is missing."""
+    with made.begin() as db:
+        definition = {"id": definition_id, "name": f"d{definition_id}", "project_id": project_id}
+        made_now = upsert(t.process_definition).values(definition).on_conflict_do_nothing()
+        if db.execute(made_now).rowcount:
+            # No later definition gets this id.
+            db.exec_driver_sql(
+                "SELECT setval('t_ds_process_definition_id_seq', max(id))"
+                " FROM t_ds_process_definition"
+            )
+    (command_id,) = commands(made, 1, process_definition_id=definition_id)
+
+    def begin(command: Command, snapshot: Snapshot) -> Plan:
+        return replace(a_begin(command, snapshot), process_definition_id=definition_id)
+
+    owned = take(made, MASTER, begin)[command_id]
     assert owned is not None
     return owned
 
@@ -132,7 +147,6 @@ def a_child_begin(command: Command, snapshot: Snapshot) -> Plan:
     if parent is None:
         return Reject(reason="no parent")
     begin = a_begin(command, snapshot)
-    assert isinstance(begin, Begin)
     child_of = ChildOf(
         process_instance_id=parent.process_instance_id,
         task_instance_id=parent.task_instance_id,

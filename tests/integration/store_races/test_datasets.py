@@ -156,6 +156,7 @@ def test_versions_rise_above_those_of_segments_though_the_clock_is_behind(
     (task_id,) = attempts(here, 1)
     ahead = "2999-01-01T00:00:00.000Z"
     with here.begin() as db:
+        db.execute(insert(t.dataset).values(name=ds, project_id=1))
         db.execute(
             insert(t.segment).values(
                 dataset=ds,

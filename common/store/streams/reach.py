@@ -1,0 +1,108 @@
+"""The SQL of the rule that tasks reach the datasets of their project, and those shared with it.
+
+A name that no dataset has yet is open to every project: the first publication gives the dataset to
+the project of its task. A dataset with rows and without a project is closed to all. The conditions
+are parts of the statements that read or change a dataset, so the rule costs no round trip.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+)
+
+from common.model.states import TaskState
+from common.store.sharing import DATASET, is_shared
+from common.store.streams.datasets import own_new
+from common.store.tables import (
+    dataset,
+    process_definition,
+    process_instance,
+    segment,
+    task_instance,
+)
+from common.store.transaction import AnyRow
+
+
+def project_of_task(task_id: Any) -> ColumnElement[Any]:
+    """Build the query of the project of an attempt; NULL if its definition is gone."""
+    of_task = task_instance.alias("reaching")
+    run = process_instance.alias("reaching_run")
+    definition = process_definition.alias("reaching_definition")
+    return (
+        select(definition.c.project_id)
+        .join_from(of_task, run, run.c.id == of_task.c.process_instance_id)
+        .join(definition, definition.c.id == run.c.process_definition_id)
+        .where(of_task.c.id == task_id)
+        .correlate_except(of_task, run, definition)
+        .scalar_subquery()
+    )
+
+
+def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[bool]:
+    """Build the condition that tasks of a project may read, lock and change a dataset."""
+    owned = dataset.alias("owned")
+    published = segment.alias("published")
+    allowed = (
+        select(
+            func.coalesce(
+                or_(
+                    owned.c.project_id == project_id,
+                    is_shared(owned.c.id, project_id, kind=DATASET),
+                ),
+                false(),
+            )
+        )
+        .where(owned.c.name == name)
+        .correlate_except(owned)
+        .scalar_subquery()
+    )
+    has_rows = exists().where(published.c.dataset == name).correlate_except(published)
+    # The second condition is computed only for a dataset without a project.
+    return func.coalesce(allowed, ~has_rows)
+
+
+_NAME: Final = cast(bindparam("dataset"), Text)
+TASK_REACHES: Final = reaches_dataset(
+    project_of_task(cast(bindparam("task_id"), Integer)), _NAME
+).label("reached")
+"""The condition for the parameters `dataset` and `task_id`."""
+# Locked against its end: a failover waits for the commit, or has changed the state before.
+_WRITER: Final = (
+    select(
+        and_(task_instance.c.state == TaskState.RUNNING, task_instance.c.flag == 1).label(
+            "is_running"
+        ),
+        TASK_REACHES,
+        exists().where(dataset.c.name == _NAME).label("is_owned"),
+    )
+    .where(task_instance.c.id == bindparam("task_id"))
+    .with_for_update(read=True)
+)
+_LOOK: Final = select(TASK_REACHES)
+
+
+def find_writer(db: Connection, task_id: int, name: str) -> AnyRow | None:
+    """Lock an attempt that publishes; return `is_running`, `reached` and `is_owned`."""
+    return db.execute(_WRITER, {"task_id": task_id, "dataset": name}).first()
+
+
+def claims(db: Connection, task_id: int, name: str) -> bool:
+    """Give a new dataset to the project of an attempt; return True if that project reaches it."""
+    if own_new(db, name, task_id):
+        return True
+    # A publication of another project may have been first.
+    return bool(db.scalar(_LOOK, {"task_id": task_id, "dataset": name}))

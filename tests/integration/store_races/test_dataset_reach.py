@@ -1,0 +1,224 @@
+"""Tasks of one project try to use a dataset of another project, with and without a share."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert, select, text
+
+from common.model.failures import FailureReason
+from common.model.intervals import read_interval
+from common.model.lock_needs import LockNeed
+from common.model.locks import LockType
+from common.model.states import TaskState
+from common.model.streams.progress import DatasetProgress
+from common.model.upstream import Absence, DatasetQuestion
+from common.store import tables as t
+from common.store.master.dependents import PostgresDependentStore
+from common.store.master.holds import PostgresHoldStore
+from common.store.streams.segments import used_segments
+from common.store.worker.datasets import Part, PostgresDatasetStore
+from orcaflow.datasets import DatasetConflictError, allocate, ask_lock, publish, segments
+from tests.builders import NOON
+from tests.integration.dataset_desk import Desk, an_attempt, desk, lock, some_files
+from tests.integration.store_races.racing import a_run, a_submit, attempt, save
+
+DAY = "2026-11-20/P1D"
+PROD = {"definition_id": 1, "project_id": 1}
+
+
+@pytest.fixture
+def ds() -> str:
+    return f"ds-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def server(tmp_path: Path, here: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    with desk(tmp_path, here, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def dev(here: Engine) -> dict[str, int]:
+    """Another project, and the id of a definition for it."""
+    with here.begin() as db:
+        project = db.execute(
+            insert(t.project).values(name=f"dev-{uuid.uuid4().hex}").returning(t.project.c.id)
+        ).scalar_one()
+    return {"definition_id": 1_000 + project, "project_id": project}
+
+
+@pytest.fixture
+def share(here: Engine, ds: str, dev: dict[str, int]) -> Callable[[], None]:
+    """Share the dataset with the other project, as an administrator does it in SQL."""
+
+    def insert_row() -> None:
+        with here.begin() as db:
+            db.execute(
+                text(
+                    "INSERT INTO t_ds_share (object_type, object_id, project_id, user_id)"
+                    " SELECT 'dataset', id, :project, 0 FROM t_ds_dataset WHERE name = :name"
+                ),
+                {"project": dev["project_id"], "name": ds},
+            )
+
+    return insert_row
+
+
+def publish_as(made: Engine, server: Desk, ds: str, task_id: int, **how: Any) -> None:
+    server.enter(task_id)
+    place = allocate(ds)
+    publish(place, [some_files(place, DAY)], **how)
+
+
+def a_dataset_of_prod(made: Engine, server: Desk, ds: str) -> None:
+    task_id = an_attempt(made, **PROD)
+    lock(made, task_id, ds, LockType.REPLACE)
+    publish_as(made, server, ds, task_id, replaces=DAY)
+    with made.begin() as db:
+        # Prod's lock is not in the way of what follows.
+        db.execute(t.task_lock.delete().where(t.task_lock.c.dataset == ds))
+
+
+def files_of(made: Engine, ds: str) -> list[str]:
+    with made.connect() as db:
+        return [name for each in used_segments(db, ds) for name in each.files]
+
+
+def released(made: Engine, ds: str, kind: LockType, project: dict[str, int]) -> Any:
+    """Submit a task with a lock in its definition; return its row after a pass of the master."""
+    need = LockNeed(dataset=ds, interval=DAY, type=kind, priority=100)
+    saved = save(made, a_run(made, **project), a_submit("load", locks=(need,)))
+    assert saved.offers == ()
+    with made.connect() as db:
+        task_id = db.scalar(select(t.task_instance.c.id).order_by(t.task_instance.c.id.desc()))
+    PostgresHoldStore(made).release(now=NOON)
+    return attempt(made, task_id)
+
+
+def test_a_foreign_dataset_reads_as_a_missing_one_until_it_is_shared(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    a_dataset_of_prod(here, server, ds)
+    server.enter(an_attempt(here, **dev))
+    assert segments(ds).segments == segments("missing").segments == ()
+    assert segments(ds, DAY).segments == segments("missing", DAY).segments == ()
+    share()
+    assert len(segments(ds).segments) == len(segments(ds, DAY).segments) == 1
+
+
+def test_an_attempt_whose_definition_locks_a_foreign_dataset_fails(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    a_dataset_of_prod(here, server, ds)
+    text_of_refusal = (
+        f"locks: the project of this task has no dataset {ds}: another project has one of this"
+        " name and has not shared it"
+    )
+    for kind in LockType:
+        refused = released(here, ds, kind, dev)
+        assert (refused.state, refused.failure_reason, refused.reason) == (
+            TaskState.FAILURE,
+            FailureReason.NOT_GRANTED,
+            text_of_refusal,
+        )
+    share()
+    assert released(here, ds, LockType.EXCLUSIVE, dev).state == TaskState.SUBMITTED
+
+
+def test_a_running_task_may_not_lock_a_foreign_dataset(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    # Compaction, frames and spouts take their locks in this way.
+    a_dataset_of_prod(here, server, ds)
+    server.enter(an_attempt(here, **dev))
+    for kind in ("EXCLUSIVE", "SHARED", "APPEND", "REPLACE"):
+        with pytest.raises(DatasetConflictError, match="has not shared it"):
+            ask_lock(ds, DAY, kind=kind)
+    share()
+    assert ask_lock(ds, DAY, kind="REPLACE")
+
+
+def test_a_lock_from_before_the_dataset_was_foreign_changes_nothing(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    early = an_attempt(here, **dev)
+    lock(here, early, ds, LockType.APPEND)
+    owner = an_attempt(here, **PROD)
+    lock(here, owner, ds, LockType.REPLACE, interval="2026-11-21/P1D")
+    server.enter(owner)
+    place = allocate(ds)
+    publish(place, [some_files(place, "2026-11-21/P1D")], replaces="2026-11-21/P1D")
+    before = files_of(here, ds)
+    with pytest.raises(DatasetConflictError, match="has not shared it"):
+        publish_as(here, server, ds, early, key="main")
+    assert files_of(here, ds) == before
+    share()
+    publish_as(here, server, ds, early, key="main")
+    assert len(files_of(here, ds)) == 2
+
+
+def test_a_foreign_task_that_guesses_a_sequence_does_not_learn_of_its_publication(
+    here: Engine, ds: str, dev: dict[str, int]
+) -> None:
+    owner = an_attempt(here, **PROD)
+    lock(here, owner, ds, LockType.APPEND)
+    store = PostgresDatasetStore(here)
+    part = Part(interval=read_interval(DAY), files=(f"{ds}/a",), rows=1, bytes=1)
+    assert "Published" in repr(store.publish(owner, ds, (part,), sequence="guessed"))
+    found = store.publish(an_attempt(here, **dev), ds, (part,), sequence="guessed")
+    assert "has not shared it" in repr(found)
+
+
+def test_a_dataset_that_no_project_has_is_closed_to_tasks(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int]
+) -> None:
+    a_dataset_of_prod(here, server, ds)
+    with here.begin() as db:
+        db.execute(t.dataset.delete().where(t.dataset.c.name == ds))
+    server.enter(an_attempt(here, **dev))
+    assert segments(ds).segments == ()
+    assert released(here, ds, LockType.EXCLUSIVE, dev).failure_reason == FailureReason.NOT_GRANTED
+
+
+def test_a_dependent_task_is_answered_about_a_foreign_dataset_as_about_a_missing_one(
+    here: Engine, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    with here.begin() as db:
+        db.execute(insert(t.dataset).values(name=ds, project_id=1))
+        db.execute(
+            insert(t.dataset_offsets).values(dataset=ds, stream="events", partition=0, offset=7)
+        )
+    store = PostgresDependentStore(here)
+    asking = dev["project_id"]
+
+    def answer(name: str, project: int) -> Any:
+        return store.look_up([DatasetQuestion(dataset=name, asking_project=project)])[0]
+
+    assert answer(ds, asking) is answer("missing", asking) is Absence.NO_STREAM
+    assert isinstance(answer(ds, 1), DatasetProgress)
+    share()
+    assert isinstance(answer(ds, asking), DatasetProgress)
+
+
+def test_a_share_names_one_dataset_and_one_project(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
+) -> None:
+    other = f"{ds}-other"
+    for name in (ds, other):
+        a_dataset_of_prod(here, server, name)
+    share()
+    with here.begin() as db:
+        db.execute(t.share.update().values(object_type="definition"))
+    server.enter(an_attempt(here, **dev))
+    assert segments(ds).segments == ()
+    with here.begin() as db:
+        db.execute(t.share.update().values(object_type="dataset"))
+    assert (len(segments(ds).segments), segments(other).segments) == (1, ())
+    server.enter(an_attempt(here, definition_id=999, project_id=999))
+    assert json.dumps(segments(ds).segments) == "[]"
