@@ -143,7 +143,7 @@ def test_a_topology_is_steered_as_storm_s_is(
     [
         ({"code": {}}, "code"),
         ({"code": {"main": "a.yaml", "files": {"../a.yaml": ""}}}, "code"),
-        ({"code": {"main": "a.yaml", "files": {"a.yaml": "\0"}}}, "code"),
+        ({"code": {"main": "a.yaml", "files": {"a.yaml": "\0"}}}, "body"),
         ({"graph": {}}, "graph"),
         ({"graph": {"name": "words", "parts": []}}, "graph"),
         ({"graph": {**GRAPH.document(), "name": "../../etc"}}, "graph"),

@@ -31,7 +31,9 @@ _FILL = (
             process_instance_json, executor_id, host, owner_incarnation, owner_epoch)
         SELECT 'live' || n, 1, 1, 0, '{{"tasks":[]}}', 1, '10.0.0.1:5678', 1, 1
         FROM generate_series(1, {MANY}) n""",
+    "INSERT INTO t_ds_process_definition (id, name, project_id) VALUES (1, 'filled', 1)",
     "INSERT INTO t_ds_task_group (name, group_size) VALUES ('full', 5), ('free', 3)",
+    "INSERT INTO t_ds_grant VALUES (4, 1, 1), (4, 2, 1)",
     # In the queue, held for a full pool, waiting for other runs, ended with a pool of variables.
     *(
         f"""INSERT INTO t_ds_task_instance (name, task_type, process_definition_id,
