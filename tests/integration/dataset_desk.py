@@ -39,6 +39,8 @@ class Desk:
     def __init__(self, home: Path, engine: Engine, patch: pytest.MonkeyPatch) -> None:
         self.engine = engine
         self.running: set[int] = set()
+        # The variables that streams may read; a specification names those that it gets.
+        self.variables = {"STREAM_OTHER": "of another stream"}
         self.folders = DatasetFolders(home / "datasets", cluster=CLUSTER, for_tenants=False)
         self._patch = patch
         self.orders = OrderBook(
@@ -56,6 +58,7 @@ class Desk:
             orders=self.orders,
             topologies=self.topologies,
             remove=remove_directory,
+            environment=self.variables,
         )
         self.server = DatasetServer(
             home / "run",

@@ -15,6 +15,7 @@ import pytest
 
 from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
+from tests.mock_kafka import Broker, a_broker
 from tests.system.cluster import (
     PrivateCluster,
     a_task,
@@ -126,18 +127,20 @@ def test_a_row_typed_with_psql_runs_and_everything_tells_the_same_story(
         assert _counted(cluster, kind, "ds_db_transaction_seconds_count") > 0
 
 
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with a_broker() as made:
+        made.create("events", 4)
+        yield made
+
+
 def test_a_supervisor_of_a_stream_is_kept_until_it_is_terminated(
-    cluster: PrivateCluster, tmp_path: Path
+    cluster: PrivateCluster, broker: Broker, tmp_path: Path
 ) -> None:
     document = copy.deepcopy(SMALL)
     document["suspended"] = True
     document["spec"]["ioConfig"] |= {
-        # The client's own brokers in memory, which make the topic that they are asked for.
-        "consumerProperties": {
-            "bootstrap.servers": "none:1",
-            "test.mock.num.brokers": "1",
-            "allow.auto.create.topics": "true",
-        },
+        "consumerProperties": {"bootstrap.servers": broker.servers},
         "startDelay": "PT0S",
         "period": "PT1S",
     }

@@ -96,7 +96,7 @@ def test_a_task_is_given_its_work_obeys_and_reports(here: Engine, server: Desk, 
 
 
 def test_a_task_is_given_the_variables_that_its_specification_names_and_no_others(
-    here: Engine, server: Desk, monkeypatch: pytest.MonkeyPatch
+    here: Engine, server: Desk
 ) -> None:
     stage = Stage(
         here,
@@ -108,7 +108,7 @@ def test_a_task_is_given_the_variables_that_its_specification_names_and_no_other
             },
         },
     )
-    monkeypatch.setenv("STREAM_PASSWORD", "hunter2")
+    server.variables["STREAM_PASSWORD"] = "hunter2"
     stage.passes(stage.master())
     server.enter(stage.run(stage.tasks[0]))
     assert stream_orders.work().secrets == {"STREAM_PASSWORD": "hunter2"}
