@@ -84,7 +84,7 @@ def test_a_childs_end_is_that_of_its_parents_attempt_12933(
     told = read_task_report(notifications[Channel.TASK])
     assert (told.process_instance_id, told.state) == (parent.process_instance_id, of_task)
     assert told.has_output
-    save(db, parent, finish("sub", of_task))
+    save(db, parent, replace(finish("sub", of_task), var_pool=report.var_pool))
     (row,) = load(db, parent).tasks
     assert (row.state, row.var_pool) == (of_task, pool)
 

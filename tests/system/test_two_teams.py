@@ -400,7 +400,10 @@ def test_a_stream_and_its_dataset_are_of_their_team(teams: Teams, runs: dict[str
     }
     path = teams.folder / "stream.json"
     path.write_text(json.dumps({**spec, "suspended": True}))
-    code, text = teams.run("paul", "stream", "submit", str(path), "--project", "prod")
+    submit = ("stream", "submit", str(path), "--project", "prod")
+    code, text = teams.run("paul", *submit)
+    assert (code, "review" in text) == (4, True), text
+    code, text = teams.run("petra", *submit)
     assert code == 0, text
     for order in ("status", "lag", "suspend", "resume", "history", "terminate"):
         code, text = teams.run("dana", "stream", order, "prod_events")
