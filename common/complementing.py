@@ -165,7 +165,7 @@ def plan_complements(
                     else FOREIGN,
                 )
             own_dates = _in_order(fires, request.order)
-        # Looking into a span is work too, also where no fire is in it.
+        # Searching a span takes time even if no fire is in it.
         left -= max(len(own_dates), len(spans) if each.schedules else 0)
         if left < 0:
             raise BadCommandError(
@@ -275,7 +275,7 @@ def downstream_of(
         in_order = build_dag(edges).names
     except DagError as error:
         is_own = all(projects[each] == definition.project_id for each in chosen)
-        # The error has the ids of the ring. The reader may not know the ids of other projects.
+        # The error contains the ids of the ring. The reader may not see ids of other projects.
         ring = f": {error}" if is_own else ""
         raise BadCommandError(
             f"the definitions downstream of {definition.name!r} wait for each other in a ring{ring}"
@@ -288,9 +288,9 @@ def _awaited(
     projects: Mapping[int, int | None],
     graph: Callable[[str], ProcessGraph],
 ) -> frozenset[int]:
-    """Return those of the definitions in `projects` that its DEPENDENT tasks wait for.
+    """Return the definitions in `projects` that the DEPENDENT tasks of a definition wait for.
 
-    It reaches the definitions of its project and the definitions shared with it.
+    A definition reaches the definitions of its project and the definitions shared with it.
     """
     try:
         nodes = graph(definition.process_definition_json).nodes

@@ -6,8 +6,8 @@ may read, and that every host with a worker needs a copy of. Its lines are `<id>
 the first encrypts, all decrypt. Rows in clear, as typed by hand, are read as they stand. The
 library is imported when a value is encrypted or decrypted for the first time, and only here.
 
-The same keys encrypt secret parameters (`common.parameter_keys`). A text that names the use is
-authenticated with each value, so a value of one use can't be decrypted as another.
+The same keys encrypt secret parameters (`common.parameter_keys`). Each value is authenticated
+together with the name of its use, so it can't be decrypted for another use.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class DatasourceKeys:
         self._write(keys, is_new=False, for_parameters=self.are_for_parameters())
 
     def are_for_parameters(self) -> bool:
-        """Return whether secret parameters are encrypted too, and not only decrypted.
+        """Return whether the key file allows the encryption of secret parameters.
 
-        A former version can't decrypt them, so a file of that version does not say so.
+        Key files of former versions don't, because those versions can't decrypt parameters.
         """
         try:
             return _FOR_PARAMETERS in self._lines()
@@ -89,7 +89,7 @@ class DatasourceKeys:
             return False
 
     def begin_parameters(self) -> None:
-        """Have secret parameters encrypted from now on."""
+        """Mark the key file, so that secret parameters are encrypted from now on."""
         if not self.are_for_parameters():
             self._write(self.read(), is_new=False, for_parameters=True)
 
@@ -237,7 +237,7 @@ def _key(line: str) -> bytes | None:
 
 
 def encrypted(text: str, key: bytes, *, about: bytes, nonce: bytes) -> bytes:
-    """Encrypt a text. A nonce must never be used again by the same key for another text."""
+    """Encrypt a text. A key must never use the same nonce for two different texts."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     content: bytes = AESGCM(key).encrypt(nonce, text.encode("utf-8", "surrogatepass"), about)
@@ -245,7 +245,7 @@ def encrypted(text: str, key: bytes, *, about: bytes, nonce: bytes) -> bytes:
 
 
 def decrypted(content: bytes, key: bytes, *, about: bytes) -> str | None:
-    """Decrypt a text; None if it was encrypted by another key, for another use, or was changed."""
+    """Decrypt a text; None if the key or the use is a different one, or the content was changed."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -25,9 +25,9 @@ _LONGEST_TEXT: Final = 1000
 """Lines of a text that are compared one by one; comparing takes time by their square."""
 _MOST_COMPARED_LINES: Final = 20_000
 _MOST_STEPS: Final = 5_000_000
-"""The most pairs of lines that one comparison checks, in about two seconds."""
+"""The limit of compared pairs of lines per difference, about two seconds of work."""
 _MOST_WORDS: Final = 1_000_000
-"""The most words that are checked to find renamed tasks."""
+"""The limit of compared words in the search for renamed tasks."""
 _JSON: Final = "processDefinitionJson"
 # What these say is told as names and edges, or means nothing here.
 _ELSEWHERE: Final = frozenset({"name", "preTasks", "id", "code"})
@@ -65,9 +65,9 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """All that differs; edges are pairs of names, as they are called afterwards.
+    """The differences of two definitions; edges are pairs of the new names.
 
-    `contents` has each added task with all its values, compared with nothing.
+    `contents` has all values of each added task.
     """
 
     added: tuple[str, ...]
@@ -131,7 +131,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
 def rebound(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sentence for each task that refers to other definitions than before.
 
-    A definition of another project is written with its project, as `project/name`.
+    A definition of another project is shown as `project/name`.
     """
     return tuple(
         each
@@ -287,7 +287,7 @@ def _changes(
 
 
 def _contents(node: Mapping[str, Any]) -> Iterator[ValueChange]:
-    """Yield the values of a new task. Nothing of them is cut: a reviewer has to read them all."""
+    """Yield the values of a new task, uncut, because a reviewer has to read all of them."""
     for key, value in _values(node).items():
         if value in (None, "", [], {}):
             continue
@@ -313,7 +313,7 @@ class _Lines:
         if size < 2:
             return ()
         if size > _LONGEST_TEXT or size > self._left:
-            # Comparing would take too long. The text is shown all the same: it may hide something.
+            # Comparing would take too long. The whole text is shown so that no change is hidden.
             return replaced_lines(old, new)
         self._left -= size
         return changed_lines(old, new, self._steps)
@@ -363,7 +363,7 @@ def _bindings(node: Mapping[str, Any]) -> tuple[str, ...]:
         if name:
             found[f"{project}/{name}" if project else str(name)] = None
         elif number:
-            # Its name is not known here: it is not shared with this project any more.
+            # The name is unknown because the definition is no longer shared with this project.
             found[f"{FOREIGN} ({number})"] = None
     return tuple(found)
 
@@ -391,7 +391,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _unseen_files(tasks: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Iterator[str]:
-    """Yield a risk for each task that runs a file without its text in the document."""
+    """Yield a risk for each task that runs a file whose text is not in the document."""
     for name in names:
         params = tasks[name].get("params")
         if not isinstance(params, dict) or params.get("fileText"):

@@ -4,7 +4,7 @@ Those of the public internet, and those that an operator allows, by network or b
 Some stay denied whatever is allowed: those at which clouds give keys away. An address that carries
 another one (IPv4 in IPv6) is judged by both. Pure: names are resolved by whoever connects, who asks
 here about every address that a name has, at every connection. Used by the program behind HTTP tasks
-and by the check of the settings. Addresses of brokers are checked for those that stay denied.
+and by the check of the settings. The addresses of brokers are checked against `CLOUD_KEYS`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Destinations:
         )
 
     def is_denied(self, address: str) -> bool:
-        """Return True for an address that is denied, also as a part of another one."""
+        """Return True if an address, or an address that it contains, is in a denied network."""
         forms = _forms(ipaddress.ip_address(address.partition("%")[0]))
         return any(_lies_in(form, self.denied) for form in forms)
 
@@ -91,7 +91,7 @@ def destinations(*, allowed: Iterable[str], denied: Iterable[str]) -> Destinatio
 
 
 def is_host_name(text: str) -> bool:
-    """Return True for the name of one host, which is not an address."""
+    """Return True for the name of a single host; False for addresses and patterns."""
     return not text.startswith("*") and _HOST.fullmatch(text.lower().rstrip(".")) is not None
 
 

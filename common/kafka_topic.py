@@ -3,8 +3,8 @@
 For supervisors, the source of their tasks, and spouts. It commits nothing at the broker, and forms
 no group. Errors quote no property, for its value may be a secret.
 
-No client is made elsewhere. So properties are checked here against the allow list once more, right
-before the client sees them, however they came here (`common.model.streams.properties`).
+Only this module creates clients. It checks properties against the allow list again
+(`common.model.streams.properties`), right before it passes them to a client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lines in which two texts differ, compared within a bounded number of steps. Pure.
 
-Comparing takes time by the square of the lines, and by their cube if many lines are equal. The
-steps are counted before they are taken.
+The time of a comparison grows with the square of the number of lines, or with its cube if many
+lines are equal. Steps are counted before they are taken.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ class TooManyStepsError(Exception):
 
 
 class Steps:
-    """A number of steps that several comparisons share."""
+    """A budget of steps that several comparisons share."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def take(self, number: int) -> None:
-        """Take steps; `TooManyStepsError` if there are not as many."""
+        """Take steps; `TooManyStepsError` if too few are left."""
         if number > self.left:
             raise TooManyStepsError
         self.left -= number
 
 
 def changed_lines(old: Sequence[str], new: Sequence[str], steps: Steps) -> tuple[str, ...]:
-    """Return the lines that differ and two lines around them, in the form of `diff -u`.
+    """Return the lines that differ, with two lines of context, in the form of `diff -u`.
 
-    Without enough steps each old line is removed and each new line is added.
+    If the steps run out, all old lines are shown as removed and all new lines as added.
     """
     matcher = _Matcher(old, new, steps)
     try:
@@ -43,7 +43,7 @@ def changed_lines(old: Sequence[str], new: Sequence[str], steps: Steps) -> tuple
 
 
 def replaced_lines(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """Return all lines, the old ones as removed and the new ones as added."""
+    """Return all old lines as removed and all new lines as added."""
     return (*(f"-{line}" for line in old), *(f"+{line}" for line in new))
 
 
@@ -51,7 +51,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
     """A matcher that counts the pairs of lines that it checks."""
 
     b2j: dict[str, list[int]]
-    """The places of each line of the new text, as the base keeps them."""
+    """The positions of each line in the new text; the base class fills it."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], steps: Steps) -> None:
         super().__init__(None, old, new)
@@ -63,7 +63,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
-        """Find a match as the base does, after its steps are counted."""
+        """Count the steps of the search, then find a match as the base class does."""
         end = self._size if ahi is None else ahi
         self._steps.take(self._pairs_before[end] - self._pairs_before[alo])
         return super().find_longest_match(alo, ahi, blo, bhi)

@@ -8,13 +8,13 @@ because it has put them somewhere. Three functions mask texts, each more than th
 * `mask_setting`, for command lines and settings: also `name=value` and `--name value`;
 * `mask_message`, for the daemons' logs: also `name: value`, `"name": "value"` and HTTP headers.
 
-`mask_value` masks a JSON document and `mask_json` a text that holds one; every front end shows
-documents through them. The fields that can hold a secret are declared here: values at secret
-names, values of properties (an object with a name at `prop` and a value at `value`) that have a
-secret name or are marked `"secret": true`, everything but known harmless names in
-`consumerProperties`, option values in command lines (`OPTION_KEYS`), and passwords of URLs in any
-text. A value that consists of placeholders is filled in at run and is not a secret. `printable`
-keeps a text on one line.
+`mask_value` masks a JSON document and `mask_json` a text that contains one; every front end shows
+documents through them. This module declares the fields that can hold a secret: values of secret
+names, values of properties (objects with a name at `prop` and a value at `value`) that have a
+secret name or are marked `"secret": true`, all values in `consumerProperties` except those of known
+harmless names, option values in command lines (`OPTION_KEYS`), and passwords of URLs in any text. A
+value that consists of placeholders is filled in by the run and is not a secret. `printable` keeps a
+text on one line.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SHORTEST_MASKED: Final = 4
 """Shorter values are masked by their names alone: replacing "1" everywhere would hide the rest."""
 
 OPTION_KEYS: Final = frozenset({"others", "mainArgs"})
-"""Keys of command lines, in which `name=value` and `--name value` are masked too."""
+"""Keys of command lines, in which `name=value` and `--name value` are also masked."""
 CONSUMER_PROPERTIES: Final = "consumerProperties"
 SHOWN_CONSUMER_PROPERTIES: Final = ROUTE | TUNING.keys() | NO_EFFECT
-"""The properties of a Kafka consumer that hold no secret; any other text may be one."""
+"""The properties of a Kafka consumer that hold no secret; any other property may hold one."""
 _PROVIDER_FIELDS: Final = {
     "default": frozenset({"type"}),
     "mapString": frozenset({"type"}),
     "environment": frozenset({"type", "variable"}),
 }
-"""The fields of a provider of a property that hold no secret, by the provider's type."""
+"""The fields without a secret in a provider of a property, by the type of the provider."""
 _PLACEHOLDERS = re.compile(
     r"(?:\s*(?:[$!]\{[^{}]*\}|\$\[[^\[\]]*\]|\$ENV\{ORCAFLOW_SECRET_\w+\}))+\s*"
 )
@@ -113,7 +113,7 @@ def secrets_in(parameters: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return each secret in all forms in which programs repeat it."""
+    """Return each secret in all forms in which programs print it."""
     return tuple(
         dict.fromkeys(
             form
@@ -128,9 +128,9 @@ def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def quotations(secret: str) -> tuple[str, ...]:
-    """Return a secret as it is, in URLs, JSON and HTML, and as shells and Python quote it.
+    """Return a secret in plain form, as in URLs, JSON and HTML, and as shells and Python quote it.
 
-    Programs print hashes in hexadecimal, and hardly ever what was hashed. So this form is left out.
+    Hexadecimal is left out: programs print hashes in it, but hardly ever the hashed text.
     """
     in_urls = (quote(secret, safe=""), quote(secret), quote_plus(secret))
     return tuple(
@@ -155,11 +155,11 @@ def quotations(secret: str) -> tuple[str, ...]:
 
 
 def encodings(secret: str) -> tuple[str, ...]:
-    """Return a secret in base 64 at each place of a longer text.
+    """Return the forms of a secret in base 64 within a longer text.
 
-    Three bytes are four characters, so that a text has three forms. Each is cut to the characters
-    that depend on the secret alone: `user:` before it, or a line end behind it, as of
-    `echo secret | base64`, changes the others.
+    Three bytes become four characters, so a secret has a form for each of three offsets. Each form
+    is cut to the characters that depend on the secret alone. A text before it, such as `user:`, or
+    after it, such as the line end of `echo secret | base64`, changes the other characters.
     """
     raw = secret.encode(errors="replace")
     found: list[str] = []
@@ -211,7 +211,7 @@ def mask_message(text: str, secrets: Iterable[str] = (), *, mask: str = MASK) ->
 def places_in_text(name: str, text: str) -> list[tuple[int, int]]:
     """Return the start and end of each secret that `mask_value` masks within a text.
 
-    Places can overlap, because each pattern reads the whole text.
+    They can overlap, because each pattern searches the whole text.
     """
     found = [*_users(text), *_url_parameters(text)]
     if name in OPTION_KEYS:
@@ -227,7 +227,7 @@ def shown_reason(reason: str | None) -> str | None:
 def mask_value(value: Any, secrets: Iterable[str] = (), *, name: str = "") -> Any:
     """Mask a JSON value: whole if `name`, its key or its property is secret, else in part.
 
-    JSON in a text is masked like JSON outside of it.
+    JSON inside a text is masked like other JSON.
     """
     known = tuple(secrets)
 
@@ -256,7 +256,7 @@ def mask_json(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def is_open(value: str) -> bool:
-    """True if a value consists of placeholders and references, which hold no secret."""
+    """Return True if a value consists of placeholders and references, which hold no secret."""
     return _PLACEHOLDERS.fullmatch(value) is not None
 
 
@@ -269,7 +269,7 @@ def secrets_in_json(text: str) -> tuple[str, ...]:
 
 
 def secrets_in_value(value: Any) -> tuple[str, ...]:
-    """Return the values of secret names in a JSON value, and in the JSON texts within it."""
+    """Return the values that are secret as a whole in a JSON value and in JSON texts inside it."""
     found: dict[str, None] = {}
 
     def keep(_name: str, secret: object) -> object:
@@ -282,7 +282,7 @@ def secrets_in_value(value: Any) -> tuple[str, ...]:
 
 
 def holds_mask(value: Any) -> bool:
-    """True if a JSON value has a mask in the place of a secret anywhere."""
+    """Return True if any text of a JSON value contains a mask."""
     match value:
         case str():
             return MASK in value
@@ -295,7 +295,7 @@ def holds_mask(value: Any) -> bool:
 
 
 def restored(value: Any, former: Any) -> Any:
-    """Return a JSON value with the former values of the same places where it is masked."""
+    """Return a JSON value in which masks are replaced by the former values of the same fields."""
     match value, former:
         case dict(), dict():
             return {key: restored(item, former.get(key)) for key, item in value.items()}
@@ -321,12 +321,12 @@ def replace_secrets(
 ) -> Any:
     """Return a JSON value with each secret replaced by `secret`, and other texts by `text`.
 
-    The only walker that decides which values are secret: `mask_value` masks them, and
-    `common.sealing` encrypts them.
+    No other function walks through documents to find secrets: `mask_value` uses it to mask them,
+    and `common.sealing` to encrypt them.
 
-    Both functions get the name by which a value is judged. Without `reads_all`, single words in
-    lists are not given to `text`: a definition may have half a million names of tasks. `nested`
-    reads the JSON object or list in a text, and returns None for any other text.
+    Both functions receive the name that decides whether a value is secret. Without `reads_all`,
+    single words in lists are not passed to `text`: a definition may have half a million names of
+    tasks. `nested` reads the JSON object or list in a text, and returns None for any other text.
     """
     read = nested or _nested
 
@@ -345,7 +345,7 @@ def replace_secrets(
                         return value
                     return json.dumps(replaced, ensure_ascii=False)
             except RecursionError:
-                return secret(name, value)  # Nobody can tell what such a deep document holds.
+                return secret(name, value)  # Too deep to be searched for secrets.
             return text(name, value)
         case list():
             skips = not reads_all and not (name and is_secret(name))
@@ -372,10 +372,10 @@ def _replaced_property(
     secret: Callable[[str, object], object],
     other: Callable[[Any, str], Any],
 ) -> Any:
-    """Replace the secrets of one property of a Kafka consumer, and `other` values.
+    """Replace the secrets of one property of a Kafka consumer; pass other values to `other`.
 
-    A property may also be an object that names a provider of the value. Its type is not secret, nor
-    is the name of a variable of the environment.
+    A property may be an object that names a provider of the value. The type of the provider and the
+    name of an environment variable are not secret.
     """
     match value:
         case dict():
@@ -408,9 +408,9 @@ def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:
 
 
 def _nested(text: str) -> Any:
-    """Return the JSON object or list that a text holds; None if it holds none.
+    """Return the JSON object or list in a text; None for any other text.
 
-    `RecursionError` for one that is nested too deep.
+    Raises `RecursionError` if the text is nested too deep.
     """
     if not text.lstrip().startswith(("{", "[")):
         return None
@@ -421,7 +421,7 @@ def _nested(text: str) -> Any:
 
 
 def _users(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of passwords in front of the hosts of URLs."""
+    """Yield the places of passwords before the hosts of URLs."""
     if "@" not in text:
         return
     for found in _URL_USER.finditer(text):
@@ -443,7 +443,7 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _named(names: re.Pattern[str], values: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the place of each value that stands behind a secret name."""
+    """Yield the place of each value that follows a secret name."""
     at = 0
     while found := names.search(text, at):
         at = found.end()

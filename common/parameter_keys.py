@@ -1,12 +1,13 @@
-"""Secret parameters at rest: encrypted in their rows by the key of the cluster.
+"""Secret parameters at rest: encrypted in their rows with the key of the cluster.
 
-Definitions, runs, attempts, schedules, complements, commands and the specifications of streams are
-JSON documents. `common.store.sealed_rows` calls this to encrypt their secrets when a row is written
-and to decrypt them when it is read. The key file is `common.datasource_keys`.
+Definitions, runs, attempts, schedules, complements, commands and stream specifications are JSON
+documents. `common.store.sealed_rows` uses this module to encrypt their secrets when it writes a row
+and to decrypt them when it reads one. `common.datasource_keys` reads the key file.
 
-Equal pieces become equal tokens, so that rows can be compared: the nonce is derived from the piece.
-A host without the key file neither encrypts nor decrypts. It passes tokens through, and a worker
-with the key decrypts them. A key file without the line for parameters decrypts them only.
+The nonce is derived from the encrypted piece. Equal pieces therefore have equal tokens, and rows
+can be compared. A host without the key file neither encrypts nor decrypts: it passes tokens
+through, and a worker with the key decrypts them. With a key file that lacks the line for
+parameters, a host decrypts but does not encrypt.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _ABOUT: Final = b"orcaflow parameter"
 _LOOKED_AT_SECONDS: Final = 1.0
-"""The interval between checks of the key file. A missing file is checked for every time."""
+"""The interval between checks of the key file. A missing file is checked for at each use."""
 _MOST_REMEMBERED: Final = 512
 _LONGEST_REMEMBERED: Final = 16 * 1024
 
@@ -54,10 +55,10 @@ class AsItIs(str):
 
 
 class ParameterKeys:
-    """Encrypts and decrypts the secrets of documents. For all threads of a process."""
+    """The encryption of secrets in documents. All threads of a process may share one object."""
 
     def __init__(self, keys: DatasourceKeys, *, refuses_unknown: bool = False) -> None:
-        """`refuses_unknown`: what is written comes from users, who must not write tokens."""
+        """`refuses_unknown`: texts come from users; tokens with an unknown key are refused."""
         self._refuses = refuses_unknown
         self._keys = keys
         self._lock = threading.Lock()
@@ -73,7 +74,7 @@ class ParameterKeys:
         return self._keys
 
     def sealed(self, text: str) -> str:
-        """Encrypt the secrets of a text, if the key file is for parameters."""
+        """Encrypt the secrets of a text, if the key file allows it for parameters."""
         if type(text) is AsItIs:
             return str(text)
         is_document, is_marked = text[:1] in DOCUMENT_BEGINS, MARK in text
@@ -87,7 +88,7 @@ class ParameterKeys:
             self._refuse_unknown(text, keys)
         if not is_document or not keys or not self._seals:
             return str(text)
-        # Most texts are written for each run of a definition: one look for all of them.
+        # Each run of a definition writes the same texts, so results are cached.
         known = self._remembered.get(text)
         if known is not None:
             return known
@@ -109,11 +110,11 @@ class ParameterKeys:
         return unsealed(text, lambda name, token: _revealed(name, token, keys)) if keys else text
 
     def resealed(self, text: str) -> str:
-        """Encrypt a stored text by the first key, also if an older key encrypted it."""
+        """Encrypt a stored text with the first key, even if an older key encrypted it."""
         return self.sealed(self.opened(text))
 
     def trouble(self, text: str) -> str | None:
-        """Return the reason why a text has an encrypted secret; None if it has none."""
+        """Return the reason why a secret in a text was not decrypted; None if all are decrypted."""
         found = TOKEN.search(text) if MARK in text else None
         if found is None:
             return None
@@ -127,7 +128,7 @@ class ParameterKeys:
         )
 
     def _refuse_unknown(self, text: str, keys: list[bytes]) -> None:
-        """Refuse a token of another key in user input: no check here tells whose secret it is."""
+        """Refuse a token of an unknown key in user input, since its owner can't be checked."""
         if not self._refuses:
             return
         known = set(map(key_id, keys))
@@ -135,7 +136,7 @@ class ParameterKeys:
             raise NotAllowedError(self.trouble(text) or "")
 
     def _current(self) -> list[bytes]:
-        """Return the keys, read again when the file has changed; none if they can't be read."""
+        """Return the keys and reload a changed file; empty if the file can't be read."""
         now = time.monotonic()
         if now < self._good_until:
             return self._known
@@ -158,12 +159,12 @@ class ParameterKeys:
 
 
 def parameter_keys(config: Config, *, refuses_unknown: bool = False) -> ParameterKeys:
-    """Return the keys of secret parameters by the settings in force."""
+    """Return the keys for secret parameters from the settings."""
     return ParameterKeys(DatasourceKeys(key_file(config)), refuses_unknown=refuses_unknown)
 
 
 def _token(piece: str, key: bytes) -> str:
-    # Derived, so that equal pieces are equal in the tables; used again for the same piece alone.
+    # Derived, so that equal pieces are equal in the tables. Different pieces get different nonces.
     digest = hmac.digest(key, _ABOUT + b"\0" + piece.encode("utf-8", "surrogatepass"), "sha256")
     content = encrypted(piece, key, about=_ABOUT, nonce=digest[:NONCE_BYTES])
     text = base64.urlsafe_b64encode(content).decode().rstrip("=")
@@ -182,7 +183,7 @@ def _revealed(name: str, token: str, keys: list[bytes]) -> str | None:
 
 
 def _guarded(text: str, keys: list[bytes]) -> str:
-    """Encrypt tokens in user input, which would otherwise be decrypted to another user's secret."""
+    """Encrypt valid tokens in user input, so that reading can't reveal another user's secret."""
 
     if MARK not in text:
         return text

@@ -29,10 +29,10 @@ _REACH: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A definition's JSON, whose DEPENDENT tasks ask for some moments from `first` to `last`.
+    """A definition's JSON with DEPENDENT tasks that wait at moments from `first` to `last`.
 
-    `project_id` is the project of the definition, None if that is gone. `named` are the definitions
-    that it reaches by the names in its JSON.
+    `project_id` is None if the definition was deleted. `named` are the definitions that it reaches
+    by the names in its JSON.
     """
 
     document: str
@@ -77,7 +77,7 @@ def needs_of(waits: Iterable[Wait]) -> tuple[Need, ...]:
 
 
 def _definition_of(item: DependItem, wait: Wait) -> int | None:
-    """Return the definition that an item means; a name means what it means to a master."""
+    """Return the definition of an item; names are resolved as masters resolve them."""
     if item.definition_id is not None:
         return item.definition_id
     found = resolve(

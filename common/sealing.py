@@ -1,13 +1,12 @@
-"""Finds the secrets in a JSON text, and puts *tokens* in their places. Pure.
+"""Replaces the secrets in a JSON text by *tokens*, and tokens by the secrets. Pure.
 
-`common.masking` decides what is secret, and its walker visits the document. So everything that a
-front end masks is encrypted at rest: values of secret names, properties marked `"secret": true`,
-consumer properties, options in command lines, and passwords in URLs, also where a text within the
-document holds JSON again. Copies of a secret within the other parameters of the document are secret
-too.
+`common.masking` decides what is secret and visits the document. Everything that a front end masks
+is therefore encrypted at rest: values of secret names, properties marked `"secret": true`, consumer
+properties, options in command lines, and passwords in URLs, also in JSON texts inside the document.
+Copies of a secret in other parameters of the document are encrypted as well.
 
-Only the characters of a secret are replaced; the document is never parsed and dumped. So opening it
-returns the same text to the letter, numbers and white space included.
+Only the characters of a secret are replaced; the document is never written anew from its parsed
+form. Decryption therefore restores the exact text, including numbers and white space.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ DOCUMENT_BEGINS: Final = frozenset("{[ \n\t\r")
 """The possible first characters of a JSON document."""
 
 Span: TypeAlias = tuple[int, int, int]
-"""The start and end of a secret, and -1, or the depth of a number in nested texts."""
+"""The start and end of a secret, and the nesting depth of a number, or -1 for a text."""
 
 HINTS: Final = (
     *("pass", "pw", "secret", "token", "credential", "key", "psk", "sig"),
     *("authorization", "cookie", "digest"),
     *(CONSUMER_PROPERTIES.lower(), "@", "\\u00"),
 )
-"""One of these is in every document with a secret. An escape can hide any of the others."""
+"""Every document with a secret contains one of these; an escape may hide the others."""
 _PIECE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}\[\],:])|([^\s{}\[\],:"]+)', re.DOTALL)
 _CHARACTER: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL
@@ -56,13 +55,13 @@ _LONGEST: Final = 16 * 1024 * 1024
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Return False if a text holds no secret: a cheap check before all others."""
+    """Return False if a text certainly holds no secret: a cheap check before all others."""
     lower = text.lower()
     return any(hint in lower for hint in HINTS)
 
 
 def sealed(text: str, token: Callable[[str], str]) -> str:
-    """Return a JSON text with a token in the place of each secret; `token` makes one of a piece."""
+    """Return a JSON text with each secret replaced by the token that `token` returns for it."""
     spans = secret_spans(text)
     if not spans:
         return text
@@ -93,7 +92,7 @@ def unsealed(text: str, reveal: Callable[[str, str], str | None]) -> str:
 
 
 def secret_spans(text: str) -> list[Span]:
-    """Return the places of the secrets in a JSON text, in order; none for any other text."""
+    """Return the places of the secrets in a JSON text, in order; empty for any other text."""
     if len(text) > _LONGEST or text.lstrip()[:1] not in ("{", "["):
         return []
     search = _Search()
@@ -108,7 +107,7 @@ def secret_spans(text: str) -> list[Span]:
 
 
 class _Source:
-    """A JSON text. `places` are its characters' places in the outermost text, if it is inside."""
+    """A JSON text. For a nested text, `places` maps its characters to the outermost text."""
 
     __slots__ = ("depth", "places", "text")
 
@@ -121,7 +120,7 @@ class _Source:
 
 
 class _Text(str):
-    """A text of a document, decoded, with the place of its source between the quotes."""
+    """A decoded text of a document, with the place of its source between the quotes."""
 
     __slots__ = ("begin", "end", "source")
 
@@ -136,7 +135,7 @@ class _Text(str):
         return made
 
     def places(self) -> list[int] | None:
-        """Return the places of the characters, and the end; None if they can't be told apart."""
+        """Return the places of the characters and of the end; None if the counts don't match."""
         written = self.source.text[self.begin : self.end]
         starts = [self.begin + each.start() for each in _CHARACTER.finditer(written)]
         if len(starts) != len(self):
@@ -161,7 +160,7 @@ class _Number(float):
 
 
 class _Search:
-    """The secrets that were found in a document, and in the documents within it."""
+    """The secrets found in a document and in the documents nested in it."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -169,12 +168,12 @@ class _Search:
         """The secrets by the identity of their values in `_documents`."""
         self._documents: list[Any] = []
         self._inside: set[int] = set()
-        """The identities of the texts that hold documents."""
+        """The identities of the texts that contain documents."""
 
     def read(self, source: _Source) -> Any:
-        """Return a document whose texts and numbers have places; None for any other text.
+        """Return a document with the places of its texts and numbers; None for any other text.
 
-        `RecursionError` for a document that is nested too deep.
+        Raises `RecursionError` for a document that is nested too deep.
         """
         try:
             json.loads(source.text)
@@ -189,7 +188,7 @@ class _Search:
         replace_secrets(document, self._secret, self._text, nested=self._nested)
 
     def copies(self) -> Iterator[Span]:
-        """Yield the copies of secrets in parameters and next to secrets."""
+        """Yield the copies of secrets in parameters and in values next to secrets."""
         known = {each for each in self._secrets.values() if len(each) >= SHORTEST_MASKED}
         if not known:
             return
@@ -236,7 +235,7 @@ class _Search:
         self.spans.append((begin, end, depth))
 
     def _parameters(self) -> Iterator[_Text]:
-        """Yield values of properties and neighbours of secrets, in which one may be repeated."""
+        """Yield values of properties and values next to secrets, which may repeat a secret."""
         waiting = list(self._documents)
         while waiting:
             holder = waiting.pop()
@@ -253,7 +252,7 @@ class _Search:
 
 
 def _is_plain(value: str) -> bool:
-    """True if a value is neither empty, open, a mask nor encrypted already."""
+    """Return True unless a value is empty, consists of placeholders, or is masked or encrypted."""
     closed = _STORED.fullmatch(value) or TOKEN.fullmatch(value)
     return value != "" and not closed and not is_open(value)
 
@@ -261,7 +260,8 @@ def _is_plain(value: str) -> bool:
 def _placed(source: _Source) -> Any:
     """Read a document that is known to be JSON.
 
-    A key that occurs twice has a list of both values, so that both are judged by it.
+    A repeated key gets a list of its values, so that all of them are checked. Of the keys `prop`,
+    `secret` and `type` the last value counts.
     """
     top: list[Any] = []
     holders: list[Any] = [top]
@@ -305,7 +305,7 @@ def _leaf(piece: re.Match[str], source: _Source) -> Any:
 
 
 def _in_order(spans: list[Span]) -> list[Span]:
-    """Sort the places, and drop overlapping ones."""
+    """Sort the places, and drop places that overlap an earlier one."""
     kept: list[Span] = []
     for each in sorted(spans, key=lambda span: (span[0], -span[1])):
         if not kept or each[0] >= kept[-1][1]:
@@ -319,6 +319,6 @@ def _decoded(source: str) -> str:
 
 
 def key_of(text: str) -> str | None:
-    """Return the id of the key of an encrypted secret in a text; None if it has none."""
+    """Return the key id of the first encrypted secret in a text; None without one."""
     found = TOKEN.search(text) if MARK in text else None
     return None if found is None else found["key"]

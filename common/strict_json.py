@@ -18,7 +18,7 @@ from common.errors import InvalidDefinitionError
 MAX_BYTES: Final = 10_000_000
 MAX_DEPTH: Final = 100
 MAX_CONTAINERS: Final = 500_000
-"""Objects and lists of one document. Ten thousand tasks, the most of a definition, have 100,000."""
+"""The limit of objects and lists per document; a definition with 10,000 tasks has 100,000."""
 
 
 class NotJsonError(InvalidDefinitionError):
@@ -27,7 +27,7 @@ class NotJsonError(InvalidDefinitionError):
 
 @dataclass(slots=True)
 class Budget:
-    """The number of objects and lists that several texts together may still have."""
+    """The number of objects and lists that remain for several texts together."""
 
     containers: int
 
@@ -51,7 +51,7 @@ def content_of(path: Path) -> bytes:
 def strict_json(content: bytes, budget: Budget | None = None) -> Any:
     """The document; `InvalidDefinitionError` for repeated keys, NaN, deep nesting, NUL and size.
 
-    `budget` is for several texts; without it the document may have `MAX_CONTAINERS`.
+    `budget` is shared by several texts; without it the document may have `MAX_CONTAINERS`.
     """
     if len(content) > MAX_BYTES:
         _refuse(f"is larger than {MAX_BYTES // 1_000_000} MB")
@@ -98,7 +98,7 @@ def check_storable(document: object, mistakes: Sequence[str] = ()) -> None:
 
 
 def _check_depth(content: bytes, budget: Budget) -> None:
-    """Before parsing, since the parser itself recurses, and needs 100 bytes for each of them."""
+    """Check before parsing: the parser recurses and needs 100 bytes per object or list."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(content):
         sign = token.group()

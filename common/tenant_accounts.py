@@ -1,11 +1,11 @@
-"""Rules for the accounts that tenants name, checked when one is saved and when a task is launched.
+"""Rules for the accounts of tenants, checked when a tenant is saved and when a task is launched.
 
 A tenant's code is the name of an operating-system account. In mode `tenant` its tasks run as that
-account, so it must be an ordinary one: neither root under any name, nor a system account, nor one
-that reads what Orcaflow's own daemons and servers keep to themselves (X18).
+account. It must be an ordinary account: neither root under any name, nor a system account, nor an
+account that can read private files of Orcaflow's daemons and embedded servers (X18).
 
-The host of the worker decides. The host of an api-server may lack the account; `unfit` then
-returns nothing, and the caller reports `is_known`. Nothing here changes an account or a process.
+The check on the worker's host decides. The host of an api-server may lack the account; `entry_of`
+then returns None, and callers skip the check or warn. This module changes no accounts or processes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _EMBEDDED: Final = {"postgres": "the embedded PostgreSQL", "zookeeper": "the emb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRules:
-    """The rules of one installation. `daemon_uid` is None where no daemon checks."""
+    """The rules of one installation. `daemon_uid` is None if the caller is not a worker."""
 
     home: Path
     minimum_uid: int
     daemon_uid: int | None = None
 
     def unfit(self, entry: pwd.struct_passwd) -> str | None:
-        """Return why tasks must not run as this account; None if they may."""
+        """Return the reason why tasks must not run as this account; None if they may."""
         uid = entry.pw_uid
         if uid == 0:
             return "uid 0 is root"
@@ -52,7 +52,7 @@ class AccountRules:
 
 
 def rules_at_save(config: Config) -> AccountRules | None:
-    """Return the rules for saved tenants; None in mode `single`, which uses no accounts."""
+    """Return the rules for saving tenants; None in mode `single`, which does not use accounts."""
     worker = config.worker
     if worker.tenant_mode == "single":
         return None
@@ -60,12 +60,12 @@ def rules_at_save(config: Config) -> AccountRules | None:
 
 
 def is_code(code: str) -> bool:
-    """Return True if a tenant may have this code: a portable name of an account."""
+    """Return True if a tenant may have this code: a portable account name."""
     return _CODE.fullmatch(code) is not None
 
 
 def entry_of(code: str) -> pwd.struct_passwd | None:
-    """Return the entry of a tenant's account; None if this host has no such account."""
+    """Return the entry of a tenant's account; None if it does not exist on this host."""
     if not is_code(code):
         return None
     try:

@@ -10,10 +10,10 @@
     streams:
       - {from: lines, to: count, grouping: {type: FIELDS, args: [word]}}
 
-`className` is a class by its module. `properties` are set on its object, and `configMethods` are
-called on it. `ref` and `reflist` stand for objects of `components`. Unknown keys, and objects that
-can't be made, are mistakes with their places. Imports run the author's code: a file needs as much
-trust as the modules that it names.
+`className` is a class with its module. `properties` are set on its object, and `configMethods` are
+called on it. `ref` and `reflist` refer to objects of `components`. Unknown keys, and objects that
+can't be created, are reported as mistakes with their places. Imports run the author's code: a file
+needs as much trust as the modules that it names.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CURES: Final[Mapping[str, str]] = {
     "factory": "name the function as className",
     "factoryArgs": "name the function as className, and write constructorArgs",
 }
-"""Keys of Flux that are not read here, with what to do instead."""
+"""Keys of Flux that are not supported here, with the alternative."""
 _JAVA: Final = ("com", "java", "javax", "org")
 _PLAIN: Final[Mapping[str, Callable[[], Grouping]]] = {
     "SHUFFLE": Shuffle,
@@ -88,7 +88,7 @@ def topology_of(
 ) -> Topology:
     """Return the topology of a YAML file; `InvalidTopologyError` with all of its mistakes.
 
-    `properties` are the values of `${name}`, and `environment` those of `${ENV-NAME}`.
+    `properties` are the values for `${name}`, and `environment` has the values for `${ENV-NAME}`.
     """
     return read_topology(with_values(content, properties or {}, environment or {}))
 
@@ -100,14 +100,14 @@ def with_values(
     try:
         text, mistakes = substituted(content.decode(), properties, environment)
     except UnicodeDecodeError:
-        return content  # Its reader reports the place.
+        return content  # `read_topology` reports the place.
     if mistakes:
         raise InvalidTopologyError(tuple(f"the file {each}" for each in mistakes))
     return text.encode()
 
 
 def read_topology(content: bytes) -> Topology:
-    """Return the topology of a YAML file as a submission has it, without placeholders."""
+    """Return the topology of a submitted YAML file, which has no placeholders."""
     try:
         document = strict_yaml(content)
     except InvalidDefinitionError as error:
@@ -128,9 +128,9 @@ class _Reading:
 
     mistakes: list[str] = field(default_factory=list)
     made: dict[str, Any] = field(default_factory=dict)
-    """The objects of `components`; None for one that can't be made."""
+    """The objects of `components`; None for an object that can't be created."""
     declared: list[object] = field(default_factory=list)
-    """The ids of `components`, with those further down."""
+    """The ids of all `components`, including the ones not read yet."""
 
     def topology(self, document: object) -> Topology | None:
         top = self._object("the file", document, _TOP)
@@ -219,7 +219,7 @@ class _Reading:
         return None if chooser is None else Custom(chooser)
 
     def _made(self, place: str, part: Mapping[str, Any]) -> Any:
-        """Make the object that a class's name, arguments, properties and methods describe."""
+        """Create an object from the name of its class, its arguments, properties and methods."""
         before = len(self.mistakes)
         named = self._text(place, part, "className")
         arguments = self._arguments(f"{place}.constructorArgs", part.get("constructorArgs", []))
@@ -251,11 +251,11 @@ class _Reading:
         return made
 
     def _arguments(self, place: str, given: object) -> list[Any]:
-        """Return a list of arguments, with objects in place of references."""
+        """Return the arguments, with objects in place of references."""
         if given is None:
             return []
         if not isinstance(given, list):
-            # The place ends with the key: it has the form of other mistakes of keys.
+            # Split the key off the place, so that the mistake has the form of others about keys.
             before, _, key = place.rpartition(".")
             self._add(before, f"{key}: it must be a list")
             return []
@@ -283,7 +283,7 @@ class _Reading:
         return None
 
     def _properties(self, place: str, given: object) -> dict[str, Any]:
-        """Return properties by name. Flux has a list of them, with `value` or `ref`."""
+        """Return properties by name. They may also be a list as in Flux, with `value` or `ref`."""
         if not isinstance(given, list):
             before, _, key = place.rpartition(".")
             values = self._values(before, {key: given}, key)

@@ -10,7 +10,7 @@ from common.errors import SchedulerError
 _OF_THIS_COMPUTER: Final = ("localtime", "posixrules")
 
 _NOT_CHOSEN: Final = ("right", "posix")
-"""Folders of zones that count leap seconds, as no other clock here does, and of doubles."""
+"""Folders of the tz database: `right` counts leap seconds, and `posix` has duplicates."""
 
 
 class UnknownZoneError(SchedulerError):
@@ -31,9 +31,9 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def chosen_zone(name: str) -> ZoneInfo:
-    """Return the zone that somebody chooses now. Raises `UnknownZoneError`.
+    """Return the zone for a name that a user sets now. Raises `UnknownZoneError`.
 
-    Rows that were stored before may name more zones, which `zone_named` reads.
+    Stored rows may name further zones, which `zone_named` reads.
     """
     if name.partition("/")[0] in _NOT_CHOSEN:
         raise UnknownZoneError(

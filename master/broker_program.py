@@ -1,14 +1,15 @@
-"""The program that asks brokers for offsets, with the least rights that work.
+"""The program that queries brokers for offsets, with minimal privileges.
 
-A script, run by path with `-I`, whose argument is the time limit of a question in seconds:
-`master.loops.broker_process` starts it with an empty environment and talks to it by a socket on
-standard input. It imports the client, gives up its rights for good,
-and reports what it has given up. Each message brings the socket of one question, which a fork of
-this process answers and ends. So no question sees anything of another one, the kernel ends a fork
-that takes too long, and a client that breaks down breaks nothing else.
+`master.loops.broker_process` runs this script by its path with `-I`, an empty environment and the
+time limit of a query in seconds as the argument. A socket on standard input connects the two. The
+script imports the client, drops its privileges permanently and reports the result. Each message
+carries the socket of one query, and a fork of this process answers it. Queries are therefore
+isolated from each other, the kernel kills a fork that takes too long, and a crash of the client
+affects only its fork.
 
-The rights: root becomes `nobody`, all capabilities go, no program that it runs gains any, and where
-the kernel has Landlock, it reads nothing but libraries and the files by which names are resolved.
+Privileges: root becomes `nobody`, all capabilities are dropped, and executed programs can't gain
+any. If the kernel has Landlock, the process can read only libraries, certificates, the files for
+name resolution, `/etc/localtime`, `/dev/urandom` and `/dev/null`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from common.model.streams.consumer import ClientProperties, ConsumerPropertyErro
 
 _MOST_REQUEST_BYTES = 4 * 1024 * 1024
 _AGE_SECONDS = 600
-"""The age at which a new process is to take its place: it sees only the files of its start."""
+"""The age at which a new process replaces this one, to see files that were replaced since."""
 _MOST_MEMORY_BYTES = 4 * 1024**3
 _MOST_FILES = 256
 NOBODY = 65_534
@@ -59,7 +60,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def give_up_rights() -> dict[str, object]:
-    """Give up all rights that the client can do without, and return what was done."""
+    """Drop all privileges that the client does not need; return the resulting state."""
     for limit, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
@@ -71,7 +72,7 @@ def give_up_rights() -> dict[str, object]:
         resource.setrlimit(limit, (least, least))
     if os.geteuid() == 0:
         for capability in range(64):
-            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # Beyond the last one it fails.
+            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # It fails beyond the last one.
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -83,14 +84,14 @@ def give_up_rights() -> dict[str, object]:
 
 
 def _close_files() -> int:
-    """Close the file system but for libraries and names; return Landlock's version, or 0."""
+    """Restrict file access to `_READABLE` and libraries; return Landlock's version, or 0."""
     version = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return 0
     rights = _FIRST_VERSION_RIGHTS
     for since, right in ((2, 13), (3, 14), (5, 15)):
         rights |= (version >= since) << right
-    # Rights of files, of the network (none is restricted), and signals and sockets of others.
+    # File rights, network rights (none restricted), and signals and sockets of other processes.
     attributes = struct.pack("=QQQ", rights, 0, 3 if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _checked(_libc.syscall(_LANDLOCK_CREATE, attributes, size, 0))
@@ -117,26 +118,26 @@ def _checked(result: int) -> int:
 
 
 def answer(request: bytes) -> dict[str, object]:
-    """Return the offsets of a topic, or the reason why there are none."""
+    """Return the offsets of a topic, or the reason for the failure."""
     try:
         asked = json.loads(request)
         properties = ClientProperties.of(asked["properties"])
-        # Lines of each question would fill a log.
+        # Without a log, because standard error is discarded.
         with Topic(asked["topic"], properties, has_log=False) as topic:
             partitions = topic.partitions()
             first, last = topic.first(partitions), topic.last(partitions)
     except (StreamAwayError, ConsumerPropertyError) as error:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  # The answer says so.
-        # Its text may quote a secret.
+        # The text of the error may quote a secret.
         return {"refused": f"the client failed: {type(error).__name__}"}
     return {"earliest": first, "latest": last}
 
 
 def serve(control: socket.socket, seconds: int) -> None:
-    """Fork for each question, until the other side is gone or this process is old.
+    """Fork for each query, until the master closes the socket or this process is too old.
 
-    The kernel ends a fork that takes more than `seconds`.
+    The kernel kills a fork that takes more than `seconds`.
     """
     born = time.monotonic()
     while (left := born + _AGE_SECONDS - time.monotonic()) > 0:
@@ -145,10 +146,10 @@ def serve(control: socket.socket, seconds: int) -> None:
         if not message or not files:
             return
         if os.fork() == 0:
-            # Not to return: nothing of what comes behind is for this process.
+            # The fork must not return into the loop of its parent.
             try:
                 control.close()
-                # The client may hang where no signal reaches Python: this needs none of it.
+                # The client may hang in native code, where no Python signal handler runs.
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(seconds)
                 _answer_one(socket.socket(fileno=files[0]))
@@ -171,7 +172,7 @@ def _answer_one(asking: socket.socket) -> None:
 def main() -> int:
     """Serve on standard input."""
     control = socket.socket(fileno=0)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that no fork stays as a zombie.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Forks don't become zombies.
     tenacity.Retrying()
     done = give_up_rights()
     gc.freeze()

@@ -106,8 +106,8 @@ class Launcher:
     ) -> None:
         """`wants_host` is told the account of an attempt that is about to ask its Spark host.
 
-        `opened` decrypts the passwords of a data source; `trouble` returns why a text still has an
-        encrypted parameter; `asks_by` returns the variables by which
+        `opened` decrypts the passwords of a data source; `trouble` returns the reason why a secret
+        in a text is still encrypted; `asks_by` returns the variables by which
         an attempt reaches this worker.
         """
         self._zone = zone
@@ -225,14 +225,14 @@ class Launcher:
             leads=launch.leads,
             memory_mb=read_memory_max(task),
             secrets=maskable((*of_author, *asks_by.values())),
-            # No header repeats what the worker has just made for the attempt.
+            # The header does not contain the values of `asks_by`.
             masked_from=0 if of_author else len(header.encode("utf-8", "replace")),
         )
 
     def _check_grants(self, task: ClaimedTask) -> None:
-        """Refuse a tenant and a worker group that the project of the attempt may not use.
+        """Refuse a tenant or a worker group that the project of the attempt may not use.
 
-        The tenant of the run's creator matters only where tasks run as its account.
+        The tenant of the run's creator counts only if tasks run as accounts of tenants.
         """
         for kind, number in task.lacks:
             if kind is not GrantKind.TENANT:
@@ -256,7 +256,7 @@ class Launcher:
             raise TaskParameterError(f"environment {found.name!r:.100}: {error}") from None
 
     def _refuse_encrypted(self, task: ClaimedTask) -> None:
-        """Fail an attempt if this host can't decrypt one of its secrets."""
+        """Refuse an attempt if this host can't decrypt one of its secrets."""
         for text in (task.task_json, task.global_params, task.input_pool, task.start_params):
             reason = None if text is None else self._trouble(text)
             if reason is not None:

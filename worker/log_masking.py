@@ -2,11 +2,11 @@
 
 A task writes to its log directly (`worker.task_log`), so secrets are overwritten in place, byte for
 byte: nothing moves, and the task goes on appending. What is known to be secret is given: the values
-of parameters whose names sound so, the passwords of data sources, plain and as servers repeat them,
-and the values by which the attempt asks its worker. Values of fewer than four characters are left,
-since half of the log would go with them. A log is read in steps, and a secret across the border of
-two is found. The values that a task puts out (`worker.processes.outputs`) are read from the log
-first, and masked at the end.
+of parameters with secret names or marked as secret, the passwords of data sources, and the values
+that connect the attempt to its worker, plain and in the forms in which programs print them. Values
+of fewer than four characters are not masked, because that would hide half of the log. A log is read
+in steps, and a secret across the border of two steps is found. The outputs of a task
+(`worker.processes.outputs`) are read from the log first, and masked at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_BYTES: Final = 16 * 1024
 _MOST_BYTES: Final = 1024 * 1024
 """Of all secrets of an attempt together, in all spellings."""
 _FORMS: Final = 20
-"""About as many bytes are looked for as this many times the secrets have."""
+"""The approximate size of all forms of a secret together, in multiples of its size."""
 _NO_LINE_END: Final = re.compile(rb"[^\r\n]")
 _MARKER: Final = b"{setValue("
 _LOOK_BACK_BYTES: Final = 66 * 1024
@@ -55,7 +55,7 @@ def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def secrets_left_in(directory: str) -> tuple[str, ...]:
-    """Return the secrets among the parameters that a worker finds again after its restart.
+    """Return the values of secret names that a worker finds again after its restart.
 
     They are written nowhere but for the attempt itself, which may have changed its file.
     """
@@ -82,16 +82,16 @@ class LogMask:
     """The masking of one attempt's log: its secrets, and the place up to which they are masked."""
 
     def __init__(self, secrets: Iterable[str], *, spares_outputs: bool, begin: int = 0) -> None:
-        """`spares_outputs`: those in a line that puts out a value wait for `finish`.
+        """`spares_outputs` defers secrets in lines with an output until `finish` is called.
 
-        The log has no secret before `begin`.
+        Masking starts at the offset `begin`.
         """
         self.secrets = maskable(secrets)
         self._spares = spares_outputs
         self._spared: list[tuple[int, int]] = []
         self._done = begin
 
-    # Built for a log that has something to search: every attempt knows a secret, most print little.
+    # Built at first use, because every attempt has a secret, but most of them print little.
     @cached_property
     def _search(self) -> SecretSearch:
         return SecretSearch(
@@ -214,7 +214,7 @@ class LogMask:
 
 
 def _stars(text: bytes) -> bytes:
-    """Return as many stars; line ends stay, so that a log keeps its lines."""
+    """Return the same number of stars; line ends are kept, so that the lines of a log remain."""
     return _NO_LINE_END.sub(b"*", text)
 
 

@@ -1,13 +1,13 @@
-"""Finds secrets in a block of a log, in all forms in which programs repeat them.
+"""Finds secrets in a block of a log, in all forms in which programs print them.
 
-Pure. A *needle* is a form of a secret. An *encoded* one, in base 64, may be broken by line ends, as
-`base64` breaks its output at 76 columns. The characters beside it share bits with it, and are
-masked too.
+Pure. A *needle* is a form of a secret. An *encoded* needle, in base 64, may be split by line ends,
+because `base64` breaks its output at 76 columns. The characters next to it share bits with it and
+are also masked.
 
 A needle with a byte that is rare in logs is found by that byte: `bytes.find` skips to a single byte
 at the speed of memory, and one pass serves all needles with the same byte. Any other needle is
-searched for as a whole. A byte that turns out to be frequent in a log, as an attacker could write
-one, is no longer used for that log.
+searched for as a whole. An attacker could make a rare byte frequent in a log; the search then stops
+using that byte for the log.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Span: TypeAlias = tuple[int, int]
 
 _MOST_LOOKED_AT: Final = 64
 _SHORTEST_LINE: Final = 32
-"""Lines that break an encoded needle have at least so many characters."""
+"""The minimum length of lines that split an encoded needle."""
 _RARE: Final = 0.002
-"""A byte is rare below this part of a usual log."""
+"""The largest share of a usual log at which a byte is rare."""
 _MOST_PLACES: Final = 0.004
-"""A byte is given up above this part of a block."""
+"""The share of a block above which a byte is no longer used."""
 _FEWEST_PLACES: Final = 50
 _EDGE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _MOST_PADDING: Final = 2
@@ -38,7 +38,7 @@ _LESS_FREQUENT: Final = frozenset(b"ACDEFILMNOPRSTWBjqxz{}<>")
 
 
 def _usual(byte: int) -> float:
-    """Return about the part of a usual log that a byte is."""
+    """Return the approximate share of a byte in a usual log."""
     if byte in _FREQUENT:
         return 0.02
     return 0.0015 if byte in _LESS_FREQUENT else 0.0005
@@ -51,12 +51,12 @@ _RARE_BYTES: Final = frozenset(byte for byte in range(256) if _usual(byte) <= _R
 class _Needle:
     text: bytes
     at: int
-    """The place of its rare byte, which is not the last one."""
+    """The position of its rare byte, which is never its last byte."""
     is_encoded: bool
 
 
 class SecretSearch:
-    """The search for some needles. `longest_bytes` bounds the length of what it finds."""
+    """The search for a set of needles. `longest_bytes` is the limit of a match's length."""
 
     def __init__(self, plain: Iterable[bytes], encoded: Iterable[bytes] = ()) -> None:
         self._encoded = sorted({each for each in encoded if each})
@@ -71,7 +71,7 @@ class SecretSearch:
             *((each, True) for each in self._encoded),
         ]
         while left:
-            # The byte that finds the most needles: each byte is a pass over every block.
+            # The byte of the most needles first, because each byte costs a pass over a block.
             covers = Counter(byte for text, _ in left for byte in _rare_bytes(text))
             if not covers:
                 break
@@ -99,7 +99,7 @@ class SecretSearch:
         return _merged(found)
 
     def _add(self, byte: int, needle: _Needle) -> None:
-        # The byte behind the rare one tells which needle it may be.
+        # The byte after the rare one selects the candidates.
         by_next = self._by_byte.setdefault(byte, {})
         following = needle.text[needle.at + 1]
         for each in (following, *(_LINE_ENDS if needle.is_encoded else b"")):
@@ -112,7 +112,7 @@ class SecretSearch:
                 whole.append(needle.text)
 
     def _find_by(self, byte: int, block: bytes, found: set[Span]) -> bool:
-        """Find needles by their rare byte; False if it is too frequent here."""
+        """Find needles by their rare byte; False if the byte is too frequent here."""
         by_next, mark = self._by_byte[byte], bytes((byte,))
         left = max(_FEWEST_PLACES, int(len(block) * _MOST_PLACES))
         last = len(block) - 1
@@ -128,12 +128,12 @@ class SecretSearch:
 
 
 def _rare_bytes(text: bytes) -> frozenset[int]:
-    """Return the bytes of a needle by which it can be found."""
+    """Return the rare bytes by which a needle can be found."""
     return _RARE_BYTES.intersection(text[:_MOST_LOOKED_AT][:-1])
 
 
 class _LineEnds:
-    """A block without its line ends, and the way back to places in it."""
+    """A block without its line ends, and the mapping of positions back to the block."""
 
     def __init__(self, block: bytes) -> None:
         self._joined = block.replace(b"\n", b"")
@@ -164,7 +164,7 @@ def _places(text: bytes, needle: bytes) -> Iterator[int]:
 
 
 def _breaks(needle: bytes) -> int:
-    """Return the most bytes of line ends that may be within an encoded needle."""
+    """Return the maximum number of line-end bytes inside an encoded needle."""
     return 2 * (len(needle) // _SHORTEST_LINE + 1)
 
 
@@ -173,7 +173,7 @@ def _reach(needle: bytes) -> int:
 
 
 def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
-    """Yield the places of a needle around its rare byte."""
+    """Yield the places of a needle around a rare byte in the block."""
     begin, text = at - needle.at, needle.text
     if not needle.is_encoded:
         if begin >= 0 and block.startswith(text, begin):
@@ -189,7 +189,7 @@ def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
 
 
 def _edged(block: bytes, span: Span) -> Span:
-    """Return a span with the characters beside it that share bits with it, and the padding."""
+    """Extend a span by the adjacent characters that share bits with it, and by the padding."""
     begin, end = span
     if begin and block[begin - 1] in _EDGE:
         begin -= 1

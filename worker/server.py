@@ -2,7 +2,7 @@
 
 `python -m worker.server --home DIR --port N [--groups a,b] [--reserved] [--slots N]`. It stays
 in the foreground; the launcher detaches it. SIGTERM stops the daemon and leaves its tasks running:
-the next start at this address adopts them without a failover. SIGQUIT stops the tasks too.
+the next start at this address adopts them without a failover. SIGQUIT also stops the tasks.
 """
 
 from __future__ import annotations

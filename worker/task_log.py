@@ -27,9 +27,9 @@ def header(
     parameters: Mapping[str, str],
     secrets: Sequence[str] | None = None,
 ) -> str:
-    """The first lines of a log: which attempt this is, what it runs, with which parameters.
+    """Return the first lines of a log: the attempt, its command and its parameters.
 
-    Without `secrets` the values of secret names are masked alone.
+    Without `secrets`, only the values of secret names are masked.
     """
     secrets = secrets_in(parameters) if secrets is None else secrets
     what = f"task {printable(task.name)} ({printable(task.task_type)}), attempt {task.attempt}"

@@ -21,7 +21,7 @@ _TENANTS = "tenants"
 
 
 def account_of(code: str | None, rules: AccountRules) -> Account:
-    """Return the account of a tenant; `TaskParameterError` with the reason if it is unfit."""
+    """Return the account of a tenant; `TaskParameterError` if it is missing or unfit."""
     if not code:
         raise TaskParameterError(
             "the process lacks a tenant to run as (worker.tenant_mode is tenant)"
@@ -38,7 +38,7 @@ def account_of(code: str | None, rules: AccountRules) -> Account:
 
 
 def check_mode(tenant_mode: str) -> None:
-    """Raise `ConfigurationError` if the worker cannot run tasks as other accounts, but should."""
+    """Raise `ConfigurationError` if the worker has to run tasks as other accounts but can't."""
     if tenant_mode == "tenant" and os.geteuid() != 0:
         raise ConfigurationError(
             "worker.tenant_mode is tenant, which needs a worker that root runs: no other account"

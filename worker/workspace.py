@@ -28,7 +28,7 @@ _PARENT_MODE = 0o711
 _PRIVATE_MODE = 0o700
 _TRIES = 10
 _MOST_LINKS: Final = 40
-"""As many as the kernel follows on one path."""
+"""The number of links that the kernel follows in one path."""
 _MOST_LEVELS = 100_000
 _CROWD = 50
 _RUNS_COUNTED = 1_000
@@ -227,21 +227,21 @@ def may_write(account: Account, about: os.stat_result) -> bool:
 
 
 def may_list(account: Account | None, about: os.stat_result) -> bool:
-    """Return whether an account may see the names in the folder that `about` is about."""
+    """Return whether an account may list the folder with the status `about`."""
     return account is None or _may(account, about, stat.S_IROTH | stat.S_IXOTH)
 
 
 def may_enter(account: Account | None, about: os.stat_result) -> bool:
-    """Return whether an account may open what it knows by name in the folder."""
+    """Return whether an account may open entries of the folder by name."""
     return account is None or _may(account, about, stat.S_IXOTH)
 
 
 def may_read_file(account: Account | None, path: Path) -> bool:
     """Return whether there is an ordinary file at an absolute path that an account may read.
 
-    The daemon may look into folders that the account may not. Each folder on the way, also of each
-    link, is entered with the rights of the account, so that a private file is as good as none. An
-    access control list may give more than the mode: there the kernel decides when the file is read.
+    The daemon may enter folders that the account may not. Each folder of the path and of link
+    targets is checked with the rights of the account, so a private file counts as missing. An
+    access control list may grant more than the mode; the kernel then decides when the file is read.
     """
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     try:
@@ -272,7 +272,7 @@ def may_read_file(account: Account | None, path: Path) -> bool:
 
 
 def _has_list(path: Path) -> bool:
-    """Return whether a file or folder has an access control list beside its mode."""
+    """Return whether a file or folder has an access control list in addition to its mode."""
     try:
         return bool(os.getxattr(path, "system.posix_acl_access", follow_symlinks=False))
     except OSError:

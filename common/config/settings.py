@@ -181,7 +181,7 @@ class WorkerConfig:
     complement_niceness: Annotated[int, Ge(0), Le(19)] = 5
     """Niceness of complement tasks: 0 competes for the processor as others do, 19 the least."""
     groups: str = ""
-    """Worker groups that it serves, as a,b; also takes tasks without a group, unless reserved."""
+    """Worker groups that it serves, as a,b; it also takes tasks without a group unless reserved."""
     reserved: bool = False
     """Take only tasks of its groups; false also takes tasks without a group."""
     category: Annotated[str, MinLen(1), MaxLen(128)] = "_default_worker_category"
@@ -205,7 +205,7 @@ class WorkerConfig:
     tenant_mode: Literal["single", "tenant"] = "single"
     """Account of tasks: the worker's own (single), or the tenant's, which takes root (tenant)."""
     tenant_min_uid: Annotated[int, Ge(1), Le(2**32 - 2)] = 1000
-    """Least uid of a tenant's account, in mode tenant; smaller ones are system accounts."""
+    """Least uid of a tenant's account in mode tenant; accounts with smaller uids are refused."""
     python: str = ""
     """Interpreter for PYTHON and PYSPARK tasks; empty is the worker's own."""
     python_profile: Literal["default", "fresh"] = "default"
@@ -213,7 +213,7 @@ class WorkerConfig:
     spark_home: str = ""
     """A Spark installation; empty uses the one inside the pyspark package."""
     shell: Annotated[str, MinLen(1), MaxLen(256)] = "bash"
-    """The shell of SHELL tasks without a #! line: a name on their PATH, or an absolute path."""
+    """Default shell of SHELL tasks without a #! line: a name on their PATH or an absolute path."""
     env_path: str = ""
     """A shell file that is sourced before each SHELL task; empty sources nothing."""
     shell_parameters: Literal["spliced", "environment"] = "spliced"
@@ -275,9 +275,9 @@ class ApiConfig:
     requests_per_second: Annotated[int, Ge(0)] = 50
     """Requests of one user, at each server; twice as many at once. 0 is any number."""
     connections: Positive = 1000
-    """Open connections; beyond it, those that wait for their client are closed, the idle first."""
+    """Open connections; above it, those waiting for a client are closed, idle ones first."""
     connections_per_address: Annotated[int, Ge(0)] = 256
-    """Of one address, or of one client of a trusted proxy; loopback has no limit. 0 is any."""
+    """Limit per address, or per client of a trusted proxy; never for loopback. 0 is any number."""
     schedule_seconds_author: Annotated[int, Ge(0), Le(86_400)] = 60
     """Least time between two fires of a schedule that a project's author makes; 0 is any."""
     schedule_seconds_admin: Annotated[int, Ge(0), Le(86_400)] = 10
@@ -331,7 +331,7 @@ class Config:
     datasource_key_file: str = ""
     """Key file of secrets in the tables; empty is $ORCAFLOW_HOME/datasource.key."""
     stream_variables: str = ""
-    """Environment variables with secrets of streams that specifications may name, as A,B."""
+    """Environment variables that stream specifications may read secrets from, as A,B."""
     log_key_file: str = ""
     """Key file for logs of other hosts' tasks; empty is $ORCAFLOW_HOME/keys/log.key."""
     log_store: str = field(default="", repr=False)

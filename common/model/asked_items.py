@@ -1,6 +1,6 @@
-"""Reads what the DEPENDENT tasks of a stored definition ask about.
+"""Reads the items that the DEPENDENT tasks of a stored definition wait for.
 
-Pure. A document that a person has spoilt asks about nothing.
+Pure. A document that was damaged by hand has no items.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEPENDENT: Final = "DEPENDENT"
 
 
 def asked_items(document: str) -> Iterator[DependItem]:
-    """Yield the items about definitions of all DEPENDENT tasks of a definition's JSON."""
+    """Yield the items of all DEPENDENT tasks in a definition's JSON that wait for definitions."""
     try:
         nodes: list[dict[str, Any]] = json.loads(document)["tasks"]
         for node in nodes:
@@ -27,11 +27,11 @@ def asked_items(document: str) -> Iterator[DependItem]:
                 for group in control.groups:
                     yield from (item for item in group.items if isinstance(item, DependItem))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        # A person typed this row. No run can start from it.
+        # The row was edited by hand. No run can start from it.
         return
 
 
 def asked_names(document: str) -> frozenset[str]:
-    """Return the names of definitions that stand in a definition's JSON without an id."""
+    """Return the names of definitions that a definition's JSON refers to without an id."""
     names = (item.definition_name for item in asked_items(document) if item.definition_id is None)
     return frozenset(name for name in names if name is not None)

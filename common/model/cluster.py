@@ -197,8 +197,8 @@ class QueueEntry:
     ) -> bool:
         """Return True if a worker of these groups and this address may claim it.
 
-        A reserved worker takes only tasks of its groups. The name of an entry for a chosen worker
-        does not contain the group, so the claim of the row decides there.
+        A reserved worker takes only tasks of its groups. An entry for a chosen worker does not
+        contain the group, so the claim of the row checks the group.
         """
         if self.worker:
             return self.worker == address

@@ -1,6 +1,6 @@
 """Reads the `connection_params` of a data source as strictly as a definition. Pure.
 
-An error names no value: the text holds a password.
+Errors repeat no value, because the text contains a password.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from common.strict_json import NotJsonError, strict_json
 
 
 class ConnectionParamsError(ValueError):
-    """A text can't be taken as the parameters of a connection."""
+    """A text is not a valid set of connection parameters."""
 
 
 def read_connection_params(text: str) -> dict[str, Any]:

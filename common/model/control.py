@@ -60,7 +60,7 @@ class Outcome(Enum):
 class SubProcess:
     """Another definition that runs as one task, by its id or by its name.
 
-    `project` is the project that the task gives beside the name, by name or by id.
+    `project` is the project that the task gives with the name, by name or by id.
     """
 
     process_definition_id: int | None
@@ -416,7 +416,7 @@ class _ControlReader:
         return number, self._name(name, f"{key}.{name_key}", "a definition")
 
     def _project(self, entry: Mapping[str, Any]) -> str | int | None:
-        """Return the project that stands beside a definition's name: by name, or else by id."""
+        """Return the project that is given with a definition's name: by name, or else by id."""
         name, number = entry.get("projectName"), entry.get("projectId")
         if isinstance(name, str) and name:
             return name

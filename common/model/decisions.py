@@ -27,8 +27,8 @@ class SubmitTask:
     one with `locks` until it has them all. One with a `worker_need` is offered to the worker that
     is chosen for it.
     `input_pool`: a JSON list of the properties that its upstream put out. A SUB_PROCESS also puts a
-    command for its child, whose definition `child_definition` names by id or name,
-    the latter perhaps with its project (`child_project`). The worker
+    command for its child. `child_definition` is the id or the name of the child's definition, and
+    `child_project` is the project that may be given with the name. The worker
     multiplies the configured memory by `memory_factor`.
     """
 
@@ -88,7 +88,7 @@ class FinishTask:
 
     @property
     def is_without_output(self) -> bool:
-        """True if tasks downstream get no output. The row must then be without output too."""
+        """True if tasks downstream get no output. The row must then have no output either."""
         return self.state is TaskState.SUCCESS and self.var_pool is None
 
 

@@ -63,7 +63,7 @@ class DependItem:
     date_value: str
     any_interval: bool = False
     project: str | int | None = None
-    """The project that the item gives beside the name of the definition."""
+    """The project that the item gives with the name of the definition."""
 
     @property
     def key(self) -> str:

@@ -45,7 +45,7 @@ class FailureReason(StrEnum):
     CONFIGURATION = "CONFIGURATION"
     """The task can't be run as it is written: its parameters, its profile, its files."""
     NOT_GRANTED = "NOT_GRANTED"
-    """The task's project may not use a tenant, data source, pool, dataset or the like."""
+    """The task's project may not use an object, such as a tenant, data source or dataset."""
     CONDITION_FALSE = "CONDITION_FALSE"
     """The expression of a CONDITIONS task is false, so its other branch was taken."""
     SUB_PROCESS_FAILED = "SUB_PROCESS_FAILED"

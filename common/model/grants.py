@@ -1,8 +1,8 @@
-"""The kinds of shared objects that a project uses only by a grant.
+"""The kinds of shared objects that a project may use only with a grant.
 
-Adds the word *grant*: a row of `t_ds_grant`, by which the tasks of one project may name one tenant,
-data source, environment, pool or worker group. Pure. `common.store.grants` builds the conditions,
-`operations.grants` gives grants and takes them away.
+Adds the word *grant*: a row of `t_ds_grant` that allows the tasks of one project to name one
+tenant, data source, environment, pool or worker group. Pure. `common.store.grants` builds the
+conditions; `operations.grants` creates and revokes grants.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KINDS: Final = {kind.word: kind for kind in GrantKind}
 class GrantedObject(NamedTuple):
     """An object that a project may use: its kind and its number.
 
-    The number is the id of the row; for an environment it is the code, by which tasks name it.
+    The number is the id of the row or, for an environment, the code that tasks name.
     """
 
     kind: GrantKind
@@ -60,9 +60,9 @@ class GrantedObject(NamedTuple):
 
 
 def missing(kind: GrantKind, given: str | int, *, project: str | None = None) -> str:
-    """Return the sentence about an object that is missing, or is not granted to the project.
+    """Return the message for an object that is missing or not granted to the project.
 
-    Both cases give the same text, so it does not reveal the objects of others.
+    The message is the same in both cases, so it does not reveal the objects of others.
     """
     named = repr(given) if isinstance(given, str) else str(given)
     whose = "the project" if project is None else f"project {project!r:.100}"
@@ -70,7 +70,7 @@ def missing(kind: GrantKind, given: str | int, *, project: str | None = None) ->
 
 
 def cure(kind: GrantKind, given: str | int, *, project: str | None = None) -> str:
-    """Return the sentence with the command that grants the object."""
+    """Return the advice with the command that grants the object."""
     target = "PROJECT" if project is None else project
     return (
         "an administrator can grant it with"
@@ -79,6 +79,6 @@ def cure(kind: GrantKind, given: str | int, *, project: str | None = None) -> st
 
 
 def _quoted(text: str) -> str:
-    # The text may be an author's: shlex belongs to shells, and this line is only shown.
+    # An author may have written the text. It is only shown, so `shlex` is not needed.
     plain = text.replace("-", "").replace("_", "").replace(".", "")
     return text[:200] if plain.isalnum() else repr(text[:200])

@@ -121,11 +121,11 @@ class Impossible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotShared(Impossible):
-    """Refuse for good: the dataset belongs to a project that has not shared it."""
+    """A final refusal: the dataset belongs to a project that has not shared it."""
 
 
 def not_shared(dataset: str) -> str:
-    """Return the reason why a task may neither lock nor change a dataset."""
+    """Return the reason why a task may not lock or change a dataset."""
     return (
         f"the project of this task has no dataset {dataset}: another project has one of this name"
         " and has not shared it"

@@ -63,7 +63,7 @@ class Offer:
         ids: Any = written.get("groupIds")
         slots: Any = written.get("slots")
         version: Any = written.get("version")
-        # Missing in the row of a worker of a former version.
+        # A worker of a former version does not write it.
         reserved: Any = written.get("reserved", False)
         if not (_are_names(groups) and _are_ids(ids) and _is_number(slots, most=_MAX_SLOTS)):
             return None

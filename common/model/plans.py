@@ -49,7 +49,7 @@ class DefinitionSnapshot:
     grants: frozenset[GrantedObject] = frozenset()
     """The environments and worker groups that its project may use."""
     lacked_tenant: int | None = None
-    """Its tenant, if its project may not use that."""
+    """Its tenant, if its project may not use that tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class ParentSnapshot:
     """The parent of a sub process: the SUB_PROCESS attempt that wants it, and that one's run.
 
     `ancestors` are the ids of the definitions above it, the root's first and the parent's last.
-    `shared` are the definitions of other projects that are shared with the parent's project, which
-    is None if its definition is gone.
+    `shared` are the definitions of other projects that are shared with the parent's project.
+    `project_id` is None if the parent's definition was deleted.
     """
 
     process_instance_id: int
@@ -107,20 +107,20 @@ class ParentSnapshot:
     shared: frozenset[int] = frozenset()
 
     def reaches(self, definition: DefinitionSnapshot) -> bool:
-        """Return True if the definition is of the parent's project, or shared with it."""
+        """Return True if the definition belongs to the parent's project or is shared with it."""
         return not self.is_foreign(definition) or definition.id in self.shared
 
     def is_foreign(self, definition: DefinitionSnapshot) -> bool:
-        """Return True if the definition is of another project than the parent's."""
+        """Return True if the definition belongs to another project than the parent."""
         return self.project_id not in (None, definition.project_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependentDefinition:
-    """A usable definition some of whose tasks wait for others, with its online schedules.
+    """A usable definition that has tasks waiting for other definitions, with its online schedules.
 
-    `shared` are the definitions of other projects that are shared with its project, and `named`
-    those that it reaches by the names in its JSON.
+    `shared` are the definitions of other projects that are shared with its project, and `named` are
+    the definitions that it reaches by the names in its JSON.
     """
 
     id: int

@@ -1,9 +1,9 @@
-"""Decides which definition a name in a definition means.
+"""Decides which definition a name in a definition refers to.
 
-Pure. A definition *reaches* the definitions of its own project, and those of other projects that
-are shared with its project; no other definition exists for it. Among those reached, a name means
-the definition to which the reference is bound already, then the one of its own project, then the
-only shared one. `common.store.sharing` has the SQL of what is reached.
+Pure. A definition *reaches* the definitions of its project and the definitions of other projects
+that are shared with its project; it sees no others. Among the reached definitions, a name refers to
+the definition to which the reference is already bound, else to the definition of the same project,
+else to the only shared one. `common.store.sharing` has the SQL of this rule.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 FOREIGN: Final = "a definition of another project"
-"""The words for a definition whose name the reader may not know."""
+"""The text for a definition with a name that the reader may not see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A definition that another one reaches. `project_name` is None if its project is unknown."""
+    """A reached definition. `project_name` and `project_code` are None if they are unknown."""
 
     id: int
     project_id: int
@@ -27,16 +27,16 @@ class Target:
     project_code: int | None = None
 
     def is_in(self, project: str | int | None) -> bool:
-        """Return True if this is the definition's project, by name, id or code; None is any.
+        """Return True if the definition is in a project, given by name, id or code; None is any.
 
-        A code is the id of its project or larger than all ids, so that one number fits both.
+        A code is the id of its project or larger than all ids, so one number can be either.
         """
         return project in (None, self.project_id, self.project_name, self.project_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """Several definitions that a name could mean."""
+    """Several definitions that a name could refer to."""
 
     targets: tuple[Target, ...]
 
@@ -51,11 +51,11 @@ def resolve(
     project: str | int | None = None,
     bound: Collection[int] = (),
 ) -> Resolved:
-    """Return the definition that a name means; `reached` are those of the name that it reaches.
+    """Return the definition that a name refers to; None if there is no such definition.
 
-    `project` is the project that the reference names, by name, id or code. `bound` are the
-    definitions to which the definition refers now. What is bound stays bound until somebody names
-    another project. None: the name means nothing.
+    `reached` are the reached definitions of this name. `project` is the project in the reference,
+    by name, id or code. `bound` are the definitions to which the referring definition is bound; a
+    binding is kept until the reference names another project.
     """
     reached = [each for each in reached if each.is_in(project)]
     kept = [each for each in reached if each.id in bound]

@@ -45,7 +45,7 @@ class Principal:
     `scope` and `projects` are the limits of the token; None means all projects. A session of a
     log-in has none. Roles are not
     here: they are looked up at each use, so that one taken away is gone at once.
-    A request that names a project is limited to that one (`within`), also at the database itself.
+    A request that names a project is limited to it (`within`), also for the owner of the database.
     """
 
     user_id: int
@@ -62,16 +62,16 @@ class Principal:
 
     @property
     def sees_all(self) -> bool:
-        """True for the owner of the database without a project: no statement limits the rows."""
+        """True for the owner of the database without a project; statements then read all rows."""
         return self.owns_database and self.projects is None
 
     @property
     def without_choice(self) -> Principal:
-        """The principal without the project that the request chose: another one is named too."""
+        """The principal without the limit of the chosen project, to check a second project."""
         return replace(self, projects=None, chose_project=False) if self.chose_project else self
 
     def within(self, project_id: int) -> Principal:
-        """Return the principal limited to one project; a former limit stays."""
+        """Return the principal limited to one project; the limits of a token remain."""
         known = self.projects is None or project_id in self.projects
         return replace(
             self,

@@ -1,8 +1,8 @@
 """The names of files as Spark takes them: paths, patterns and URIs. Pure.
 
-A name with a scheme (`hdfs:/u/a.zip`, `s3a://b/a.zip`) is read by Spark. `local:/opt/a.jar` names a
-file that every node has. `file:/opt/a.jar` is the path `/opt/a.jar`. A path may be a *pattern* with
-the wildcards of Hadoop.
+Spark reads names with a scheme, such as `hdfs:/u/a.zip` and `s3a://b/a.zip`. `local:/opt/a.jar` is
+a file that exists on every node. `file:/opt/a.jar` is the path `/opt/a.jar`. A path may be a
+*pattern* with the wildcards of Hadoop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SparkPath:
 
     @property
     def is_path(self) -> bool:
-        """True for a file of the host that reads it, in either form."""
+        """True for a file on the reading host, with or without `file:`."""
         return self.scheme in ("", "file")
 
     @property
@@ -42,7 +42,7 @@ def scheme_of(name: str) -> str:
 
 
 def read_spark_path(name: str) -> SparkPath:
-    """Return the parts of a name without alias; `ValueFaultError` for a `file:` of another host."""
+    """Return the parts of a name without alias; `ValueFaultError` if it names another host."""
     scheme = scheme_of(name)
     if scheme not in ("file", "local"):
         return SparkPath(scheme=scheme, path="" if scheme else name)
@@ -58,5 +58,5 @@ def read_spark_path(name: str) -> SparkPath:
 
 
 def needs_spark(name: str) -> bool:
-    """Return whether only a driver of its own can fetch a file, as for URIs and `local:`."""
+    """Return whether only a dedicated driver can fetch a file, as for URIs and `local:`."""
     return scheme_of(name) not in ("", "file")

@@ -23,9 +23,9 @@ class Question:
 
     The definition is named by id or, where that is None, by name. A run's moment is its schedule
     time or, if it has none, its start. `task`: the node in question; None for the run as a whole.
-    `apart_from`: the asking run itself, which never answers. `asking_project`: the project of the
-    asking run, which has to reach the definition; None if its definition is gone. `project`: the
-    project that stands beside the name.
+    `apart_from`: the waiting run, which never answers itself. `asking_project`: the project of the
+    waiting run, which must reach the definition; None if the run's definition was deleted.
+    `project`: the project that the item gives with the name.
     """
 
     definition_id: int | None
@@ -42,8 +42,8 @@ class Question:
 class DatasetQuestion:
     """A question for the progress of the stream that feeds this dataset.
 
-    `asking_project`: the project of the asking run, which has to reach the dataset; None if its
-    definition is gone.
+    `asking_project`: the project of the waiting run, which must reach the dataset; None if the
+    run's definition was deleted.
     """
 
     dataset: str

@@ -78,7 +78,7 @@ class WorkerStatus:
         category: Any = written.get("category")
         mode: Any = written.get("mode")
         ids: Any = written.get("groupIds")
-        # Missing in the heartbeat of a worker of a former version.
+        # A worker of a former version does not send it.
         reserved: Any = written.get("reserved", False)
         if not (_is_number(capacity, most=_MAX_SLOTS) and _is_number(used, most=_MAX_SLOTS)):
             return None

@@ -42,8 +42,8 @@ class DataType(IntEnum):
 class Property:
     """A parameter as declared: `prop` is its name, as in the stored JSON.
 
-    `secret` marks a value that is never shown, whatever its name is: an author says so, or a
-    worker for an output that holds a secret.
+    `secret` marks a value that is never shown, independent of its name. Authors set it, and workers
+    set it for an output that contains a secret.
     """
 
     prop: str
@@ -128,7 +128,7 @@ def secret_values(
 ) -> tuple[str, ...]:
     """Return the values of properties that are marked as secret or have a secret name.
 
-    `parameters` are all effective values: a property stands for the value of its name there.
+    `parameters` are the effective values by name; they replace the declared values.
     """
     found: dict[str, None] = {}
     for each in properties:

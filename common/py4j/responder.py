@@ -109,7 +109,7 @@ class Responder:
             threading.Thread(target=self._serve, args=(made,), name="py4j", daemon=True).start()
 
     def _add(self, made: _Conversation) -> bool:
-        """Add a conversation, if necessary in the place of the oldest without a token."""
+        """Add a conversation; if there are too many, drop the oldest one without a valid token."""
         with self._lock:
             if self._stopped:
                 return False
@@ -156,7 +156,7 @@ class _Conversation:
 
     @property
     def is_known(self) -> bool:
-        """True once its token was a user's."""
+        """True once the client has sent a valid token."""
         return self._token is not None
 
     def hold(self) -> None:

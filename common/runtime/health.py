@@ -184,10 +184,10 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.taken_over: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._open: dict[socket.socket, bool] = {}
-        """The connections that have a thread, the oldest first; True for an incomplete request."""
+        """The connections with a thread, the oldest first; True while the request is incomplete."""
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether there is a place, for which the oldest incomplete request is dropped."""
+        """Accept a connection; a full server drops the oldest incomplete request or refuses."""
         del client_address
         with self._lock:
             if len(self._open) >= _MOST_CONNECTIONS:
@@ -196,14 +196,14 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
                     self._refuse(request)
                     return False
                 del self._open[oldest]
-                # Its thread then reads the end. The base class: TLS has no say in it.
+                # Its thread then reads the end of the stream. The base class's method bypasses TLS.
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(oldest, socket.SHUT_RDWR)
             self._open[request] = True
         return True
 
     def begin_answer(self, request: socket.socket) -> None:
-        """Keep a connection whose request is complete until it is answered."""
+        """Mark the request as complete, so that its connection is not dropped before the answer."""
         with self._lock:
             if request in self._open:
                 self._open[request] = False
@@ -252,7 +252,7 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what there is; `TimeoutError` when the time is over."""
+        """Read available bytes; `TimeoutError` after the deadline."""
         left = self._until - _clock.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -267,7 +267,7 @@ class _QuietRequestHandler(WSGIRequestHandler):
     timeout = _HTTP_PATIENCE_SECONDS
 
     def setup(self) -> None:
-        """Read within a time for the whole request, or a byte a second would hold its thread."""
+        """Limit the time of the whole request, or a slow client could hold a thread for long."""
         super().setup()
         self.rfile = io.BufferedReader(_Timed(self.connection))
 

@@ -232,7 +232,7 @@ def read_dependents(
 ) -> tuple[DependentDefinition, ...]:
     """Read the ONLINE definitions that may have DEPENDENT tasks, in order of id.
 
-    `among` is the condition of their projects; without it, those of all projects are read.
+    `among` is a condition on their projects; without it, definitions of all projects are read.
     Raises `ValueError` if a row of one of their schedules can't be read.
     """
     found = _DEPENDENTS

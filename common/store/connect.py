@@ -85,8 +85,8 @@ def engine(
     `by_statement`: each statement on a connection that `connect` opens is a transaction of its own,
     which saves the round trips of BEGIN and ROLLBACK around reads. `begin` opens one as ever.
 
-    `connection_factory` is psycopg2's; see `common.store.yielding`. With `keys` the secrets of
-    documents are encrypted in the tables (`common.store.sealed_rows`).
+    `connection_factory` is psycopg2's; see `common.store.yielding`. With `keys`, secrets
+    of documents are encrypted in the tables (`common.store.sealed_rows`).
     """
     address = _read(url)
     made = create_engine(

@@ -126,7 +126,7 @@ def read_task_report(payload: str) -> TaskReport:
 
 def read_id(payload: str) -> int | None:
     """Read a payload that is the id of a row; None for any other."""
-    # Python refuses numbers of thousands of digits, and PostgreSQL ids above 31 bits.
+    # Python refuses to convert thousands of digits, and PostgreSQL refuses ids above 31 bits.
     is_number = payload.isascii() and payload.isdigit() and len(payload) <= _MOST_DIGITS
     return int(payload) if is_number and 0 < int(payload) <= _LARGEST_ID else None
 

@@ -2,9 +2,9 @@
 
 The role `orcaflow_reader` has no right on any table. It reads views, one for each table that lists
 columns for it (`seen_by_reader`, next to the table). They are in a schema with the name of the
-role, which PostgreSQL searches first for that role, so a query names them as it would name the
-tables. The role is made with the embedded PostgreSQL (`common.embedded.postgres_roles`); elsewhere
-an administrator makes it, or none.
+role. PostgreSQL searches this schema first for that role, so a query can use the names of the
+tables. The embedded PostgreSQL creates the role (`common.embedded.postgres_roles`); for other
+servers it is optional, and an administrator creates it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 READER: Final = "orcaflow_reader"
 SCHEMA: Final = READER
-"""The schema of the views. PostgreSQL's default search path begins with `"$user"`."""
+"""The schema of the views. PostgreSQL's default search path starts with `"$user"`."""
 
 _OURS: Final = "Views of Orcaflow, made for "
-"""The beginning of the comment on a schema that was made here."""
+"""The prefix of the comment on a schema that this module created."""
 
 _SUSPICIOUS: Final = (
     "passw|pwd|pass.?phrase|secret|token|credential|psk|authorization|cookie|digest|signature"
     "|(access|account|api|encryption|private|shared|signing|ssh).?key|//[^/[:space:]]*@|aes256gcm"
 )
-"""A pattern of texts that are hidden as a whole, since SQL can't mask a part of one."""
+"""A pattern of texts that are hidden as a whole, because SQL can't mask a part of a text."""
 
 _STATE: Final = text("""
     SELECT
@@ -47,10 +47,9 @@ _STATE: Final = text("""
 
 
 def allow_reading(db: Connection) -> bool:
-    """Make the views of the reading role, unless they are up to date, and take its other rights.
+    """Create the views of the reading role, unless they are current, and revoke its other rights.
 
-    Return whether the role has its views. It has none where the role does not exist, or where this
-    account may not create a schema.
+    Return False if the role does not exist, or if this account may not create the schema.
     """
     found = db.execute(_STATE, {"role": READER, "schema": SCHEMA}).one()
     if not found.has_role:
@@ -78,14 +77,14 @@ def drop_views(db: Connection) -> None:
 
 
 def reading_statements(*, database: str, schema: str) -> list[str]:
-    """Return the statements that give the reading role its views, and nothing else.
+    """Return the statements that give the reading role its views and revoke all other rights.
 
-    `schema` is the schema of the tables. The statements may be repeated.
+    `schema` is the schema of the tables. The statements can be run again.
     """
     of_tables = _quoted(schema)
     described = list(tables.metadata.sorted_tables)
     statements = [
-        # Rights that former versions gave. Rights on columns go with those on the table.
+        # Former versions granted these rights. Revoking from a table includes its columns.
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {of_tables} FROM {READER}",
         f"REVOKE ALL ON SCHEMA {of_tables} FROM {READER}",
         f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
@@ -103,13 +102,13 @@ def reading_statements(*, database: str, schema: str) -> list[str]:
 
 
 def columns_seen(table: Table) -> tuple[str, ...]:
-    """Return the columns of a table that the reading role sees, in the order of the table."""
+    """Return the columns of a table that the reading role sees, in the table's order."""
     plain, masked = table.info.get(READER_COLUMNS, ((), ()))
     return tuple(each.name for each in table.columns if each.name in {*plain, *masked})
 
 
 def _view(table: Table, schema: str) -> str | None:
-    """Return the statement for the view of a table; None if the role sees nothing of it."""
+    """Return the statement for the view of a table; None if the role sees no column."""
     seen = columns_seen(table)
     if not seen:
         return None
@@ -129,5 +128,5 @@ def _quoted(name: str) -> str:
 
 
 def _description(statements: list[str]) -> str:
-    """Return the comment of the schema, by which later starts know that nothing has changed."""
+    """Return the comment of the schema; later starts compare it to detect changes."""
     return f"{_OURS}{sha256(';'.join(statements).encode()).hexdigest()[:16]}"

@@ -262,8 +262,8 @@ CREATE TRIGGER orcaflow_environment_coded
     FOR EACH ROW
     WHEN (NEW.code IS NULL)
     EXECUTE FUNCTION orcaflow_own_code()""",
-    # Grants go with their object, whoever deletes it: another object with the same number must not
-    # have them.
+    # A trigger, so that grants are deleted with their object in any case: a later object with the
+    # same number must not inherit them.
     """\
 CREATE FUNCTION orcaflow_revoke_grants() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -362,7 +362,7 @@ def _upgrade(engine: Engine, os_user: str) -> list[str]:
         db.execute(text(f"SET LOCAL lock_timeout = {_LOCK_WAIT // timedelta(milliseconds=1)}"))
         found = revision(db)
         if found == REVISION:
-            # The role may be newer than the schema, or its views older than this code.
+            # The role may be newer than the schema, or the views may be older than this code.
             allow_reading(db)
             return []
         if found is None:

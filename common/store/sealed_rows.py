@@ -1,7 +1,8 @@
 """Connections that encrypt the secrets of JSON documents in rows, and decrypt them.
 
-The parameters of every statement are encrypted before the driver gets them, and the columns of type
-`text` and `jsonb` in its result are decrypted. A `varchar` holds a name and is not decrypted.
+Secrets in the parameters of every statement are encrypted before the driver gets them. Columns of
+the types `text` and `jsonb` in results are decrypted. A `varchar` column holds a name and is not
+decrypted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TEXT = 25
 
 
 class RowKeys(Protocol):
-    """`common.parameter_keys.ParameterKeys`."""
+    """The methods of `common.parameter_keys.ParameterKeys` that connections use."""
 
     def sealed(self, text: str) -> str: ...
 
@@ -26,7 +27,7 @@ class RowKeys(Protocol):
 
 
 def protect(connection: Any, keys: RowKeys) -> None:
-    """Encrypt what a connection of the driver writes, and decrypt what it reads."""
+    """Encrypt the secrets that a driver connection writes, and decrypt the texts that it reads."""
 
     def read(written: Any, _cursor: object) -> Any:
         return keys.opened(written) if written is not None and MARK in written else written
@@ -41,7 +42,7 @@ def reader_of_json(keys: RowKeys) -> Callable[[str], Any]:
 
 
 def _cursor(base: type[Any], keys: RowKeys) -> type[Any]:
-    # Called for every statement: nearly all values are numbers, times and names.
+    # Called for every statement, so it must be fast for numbers, times and names.
     def sealed(value: Any) -> Any:
         kind = type(value)
         if kind is str:

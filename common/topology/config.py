@@ -116,7 +116,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "worker.childopts": _MEMORY,
     "worker.heap.memory.mb": _MEMORY,
 }
-"""Settings of Storm without effect here, each with the cure. `a.b` covers `a.b.c` too."""
+"""Settings of Storm without effect here, each with the advice. `a.b` also covers `a.b.c`."""
 
 REFUSED: Final[Mapping[str, str]] = {
     "topology.bolts": "windows are states of a StatefulBolt, which `due` and `wake` close",
@@ -125,13 +125,13 @@ REFUSED: Final[Mapping[str, str]] = {
     "topology.tick.tuple.freq.secs": "a StatefulBolt says by `due` when its key is woken",
     "topology.trident": "write the topology with spouts and bolts",
 }
-"""Settings of Storm without which a topology would give other results."""
+"""Settings of Storm that are refused, because a topology would give other results without them."""
 
 OTHER_MEANING: Final[Mapping[str, str]] = {
     PENDING: "limits the records of each spout in a batch; in Storm, the unacked ones of a task",
     TIMEOUT: "limits a whole batch; in Storm, a single record",
 }
-"""Settings of Storm that have an effect here, but another one."""
+"""Settings of Storm that have a different effect here."""
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     PENDING: Setting(
@@ -224,7 +224,7 @@ def mistakes_of_config(
 
 
 def notes_of_config(place: str, keys: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each of these keys that does not have the effect it has in Storm."""
+    """Yield a note for each key with a different effect, or no effect, compared to Storm."""
     for key in keys:
         if key in OTHER_MEANING:
             yield f"{place}: {key} {OTHER_MEANING[key]}"
@@ -233,7 +233,7 @@ def notes_of_config(place: str, keys: Iterable[str]) -> Iterator[str]:
 
 
 def _cure(key: str, settings: Mapping[str, str]) -> str | None:
-    """Return the cure of the longest of these settings that a key belongs to."""
+    """Return the advice of the longest setting that covers a key."""
     while key:
         if key in settings:
             return settings[key]

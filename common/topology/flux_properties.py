@@ -1,7 +1,8 @@
 """The placeholders `${name}` and `${ENV-NAME}` in the YAML of a topology, as in Flux. Pure.
 
-The submitter gives every value: properties, and variables by name. The environment of a process is
-never read here. Text is replaced before YAML is read, as in Flux, so `tasks: ${n}` is a number.
+The submitter gives every value: properties, and variables by name. This module never reads the
+environment of a process. As in Flux, text is replaced before YAML is read, so `tasks: ${n}` is a
+number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DO
 
 
 class _UnresolvedError(Exception):
-    """A placeholder has no usable value; the text says why, and what to do."""
+    """A placeholder lacks a usable value; the text has the reason and the remedy."""
 
 
 def substituted(
@@ -27,7 +28,7 @@ def substituted(
 ) -> tuple[str, list[str]]:
     """Return the text with values in place of placeholders, and the mistakes with their lines.
 
-    `$${name}` is the text `${name}`. Lines that are comments stay as they are.
+    `$${name}` becomes the text `${name}`. Comment lines are not changed.
     """
     mistakes = []
 
@@ -48,7 +49,7 @@ def substituted(
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return the pairs of a properties file of Java: `key=value` or `key: value`."""
+    """Return the pairs of a Java properties file: `key=value` or `key: value`."""
     found = {}
     for line in _logical_lines(text):
         pair = _KEY.fullmatch(line)

@@ -44,7 +44,7 @@ class ByFields:
 
 @dataclass(frozen=True, slots=True)
 class PartialKey:
-    """The less used of two different tasks that the values of these fields name."""
+    """The less used of the two tasks that the values of these fields select."""
 
     fields: tuple[str, ...]
 

@@ -43,20 +43,20 @@ def storm_hash(values: Sequence[Any]) -> int:
 
 
 def spark_pair(values: Sequence[Any], tasks: int) -> tuple[int, int]:
-    """Return the two tasks of a partial key, which differ if there are two or more."""
+    """Return the two tasks of a partial key; they differ if `tasks` is 2 or more."""
     hashed = spark_hash(values)
     return _apart(hashed % tasks, spark_hash((hashed, "second")) % tasks, tasks)
 
 
 def storm_pair(values: Sequence[Any], tasks: int) -> tuple[int, int]:
-    """Return the two tasks that Storm 2 gives a partial key; they differ if there are two."""
+    """Return the two tasks of a partial key in Storm 2; they differ if `tasks` is 2 or more."""
     raw = b"".join(struct.pack(">I", _java(value)) for value in values)
     random = _JavaRandom(_signed(_java(raw)))
     return _apart(random.below(tasks), random.below(tasks), tasks)
 
 
 def _apart(first: int, second: int, tasks: int) -> tuple[int, int]:
-    """Move a second choice that equals the first to the next task, as Storm does."""
+    """Move a second choice to the next task if it equals the first, as Storm does."""
     return first, (second + 1) % tasks if second == first else second
 
 
@@ -67,11 +67,11 @@ class _JavaRandom:
         self._state = (seed ^ 0x5DEECE66D) & _RANDOM_MASK
 
     def below(self, bound: int) -> int:
-        """Return what `nextInt(bound)` returns."""
+        """Return the next value of `nextInt(bound)`."""
         drawn = self._drawn()
         if bound & (bound - 1) == 0:
             return bound * drawn >> 31
-        # Java draws again where the last, incomplete range of remainders begins.
+        # Java draws again in the last, incomplete range of remainders.
         while drawn - drawn % bound + bound - 1 >= 1 << 31:
             drawn = self._drawn()
         return drawn % bound
@@ -89,7 +89,7 @@ PAIRS: Final[dict[str, Callable[[Sequence[Any], int], tuple[int, int]]]] = {
     "spark": spark_pair,
     "storm": storm_pair,
 }
-"""The two tasks of a partial key, by the hash of the topology."""
+"""The functions for the two tasks of a partial key, by the hash of the topology."""
 
 
 def _murmur(value: Any, seed: int) -> int:

@@ -125,7 +125,7 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
         )
     if parent is not None and definition.id in parent.ancestors:
         if parent.is_foreign(definition):
-            # The ids between may be of projects that the parent's members do not see.
+            # The ids in between may belong to projects that the parent's members can't see.
             return f"process definition {definition.name!r} would run inside itself"
         line = " → ".join(str(each) for each in (*parent.ancestors, definition.id))
         return (
@@ -158,7 +158,7 @@ def _fault_of_grants(
 ) -> str | None:
     """Return the fault if the run names an object that the definition's project may not use.
 
-    What its tasks name is compared when each of them is claimed.
+    Objects that its tasks name are checked later, for each attempt.
     """
     named = (
         GrantedObject(GrantKind.WORKER_GROUP, worker_group_id),
@@ -214,9 +214,10 @@ def child_of(parent: ParentSnapshot) -> ChildOf:
 
 
 def no_child(command: Command) -> str:
-    """Return the reason why a sub process has no definition; a foreign one is like a missing one.
+    """Return the reason why the definition of a sub process is missing or not reached.
 
-    It becomes the reason of the attempt, which the members of the parent's project read.
+    The text is the same in both cases, because members of the parent's project read it as the
+    reason of the attempt.
     """
     name = command.param.get(ParamKey.DEFINITION_NAME)
     which = (
@@ -233,8 +234,8 @@ def no_child(command: Command) -> str:
 def _cannot_run(definition: DefinitionSnapshot) -> str:
     """Return the reason why a definition of another project than the parent's can't run.
 
-    Members of the parent's project read it. They may not read the tasks and parameters of a shared
-    definition, so it names none.
+    Members of the parent's project read it. They may not see the tasks and parameters of a shared
+    definition, so the text names neither.
     """
     return f"process definition {definition.name!r} of another project can't run as it is"
 

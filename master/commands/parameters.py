@@ -83,7 +83,7 @@ def resolved_global_params(
 
 
 def _marked(properties: Sequence[Property], parent: ParentSnapshot) -> list[Property]:
-    """Mark the parameters that hold a value which is secret in the parent."""
+    """Mark the parameters with values that contain a secret of the parent."""
     local = parse_properties(local_parameters(parent.task_json))
     secrets = secret_values(
         (*parse_properties(parent.global_params), *parse_properties(parent.input_pool), *local)

@@ -124,7 +124,7 @@ def plan_restart(
         chosen = _tasks_to_reset(found, graph, reset)
         global_params = _parameters(command, snapshot, found, graph, moment=now, origin=origin)
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
-        # Members of the parent's project read the reason, and not the tasks of a shared definition.
+        # Members of the parent's project read this, but may not see a shared definition's tasks.
         is_foreign = parent is not None and own is not None and parent.is_foreign(own)
         why = "it is of another project" if is_foreign else str(error)
         return Reject(reason=f"process instance {found.id} can't be recovered: {why}")

@@ -95,7 +95,7 @@ def values_of(variables: Variables) -> dict[str, str]:
 
 
 def properties_of(variables: Variables) -> str | None:
-    """Return variables as rows have them: a JSON list of properties; None for nothing."""
+    """Return variables as a JSON list of properties for a row; None without variables."""
     if not variables:
         return None
     return properties_json(

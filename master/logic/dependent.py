@@ -130,9 +130,9 @@ def questions(
     apart_from: int = 0,
     project: int | None = None,
 ) -> tuple[AnyQuestion, ...]:
-    """List what must be looked up, each question once.
+    """List the questions that the condition depends on, each once.
 
-    `apart_from` is the waiting run's id, `project` the project of that run.
+    `apart_from` is the id of the waiting run, and `project` is its project.
     """
     asked: dict[AnyQuestion, None] = {}
     for group in dependent.groups:

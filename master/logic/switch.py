@@ -2,8 +2,8 @@
 
 Pure. Conditions are evaluated in the order written; the first true one wins, one without text is
 true, and the default comes last. A condition that can't be evaluated fails the task: taking another
-branch instead would run what the author did not want. The same holds for a value that this master
-can't decrypt.
+branch instead would run tasks that the author did not want. A condition with a value that this
+master can't decrypt also fails the task.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def choose(switch: Switch, values: Mapping[str, str]) -> Choice | Undecided:
 
 
 def _encrypted(expression: Expression, values: Mapping[str, str]) -> str | None:
-    """Return the reason if a condition compares a value that is still encrypted."""
+    """Return the reason if a condition compares an encrypted value, else None."""
     compared = [
         (f"the parameter {name!r:.200}", values.get(name)) for name in expression.parameters
     ]

@@ -107,7 +107,7 @@ _NEVER_ASKED: Final = object()
 
 
 def _remove(about: dict[_T, dict[_Q, None]], key: _T, question: _Q) -> None:
-    """Remove a question from those about one definition or dataset."""
+    """Remove a question about one definition or dataset."""
     questions = about[key]
     del questions[question]
     if not questions:

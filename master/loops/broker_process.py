@@ -1,9 +1,8 @@
-"""The process that asks brokers for offsets, as the master sees it (`master.broker_program`).
+"""Starts and calls the process that queries brokers for offsets (`master.broker_program`).
 
-It is started at the first question, and again if it has ended. Each question has a socket of its
-own and a fork of that process, so questions don't wait for each other, and a broker that hangs
-keeps nobody else waiting. Any thread may ask. Answers are checked, since they are made of what
-brokers have sent.
+It is started at the first query, and restarted after it has ended. Each query has a separate socket
+and a separate fork of that process, so a slow broker delays no other query. Any thread may call it.
+Answers are checked, because they contain data from brokers.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ log = logging.getLogger(__name__)
 
 _START_SECONDS: Final = 30.0
 _PROGRAM: Final = Path(__file__).resolve().parents[1] / "broker_program.py"
-"""A path, since to import it would bring the client of Kafka into the master."""
+"""A path, because an import would load the Kafka client into the master."""
 _MORE_SECONDS: Final = 5.0
-"""The time for which an answer is waited for after the process has to be ended."""
+"""The time to wait for an answer after the kernel should have killed the fork."""
 _MOST_AT_ONCE: Final = 256
 _MOST_ANSWER_BYTES: Final = 8 * 1024 * 1024
 _MOST_TEXT: Final = 2_000
@@ -41,10 +40,10 @@ _AWAY: Final = "the process that asks brokers"
 
 
 class BrokerProcess:
-    """The process, and questions to it."""
+    """The process and its queries."""
 
     def __init__(self, *, clock: Clock, question_seconds: int = 60) -> None:
-        """A question ends after `question_seconds`, whatever the client does."""
+        """`question_seconds` is the time limit of a query, even if the client hangs."""
         self._clock = clock
         self._question_seconds = question_seconds
         self._lock = Lock()
@@ -61,13 +60,13 @@ class BrokerProcess:
         return None if process is None else process.pid
 
     def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot:
-        """Return the offsets of a topic; `StreamUnreachableError` with the reason otherwise."""
+        """Return the offsets of a topic; `StreamUnreachableError` with the reason for a failure."""
         request = json.dumps({"topic": topic, "properties": properties.document()}).encode()
         if not self._places.acquire(timeout=self._question_seconds):
             raise StreamUnreachableError(f"{_AWAY} is busy with {_MOST_AT_ONCE} others")
         deadline = self._clock.monotonic() + self._question_seconds + _MORE_SECONDS
         try:
-            # A process that ends for its age, or is killed, may leave a question unanswered.
+            # A process that was killed, or reached its maximum age, may leave a query unanswered.
             answer = self._asked(request, deadline) or self._asked(request, deadline)
         except TimeoutError:
             raise StreamUnreachableError(
@@ -80,13 +79,13 @@ class BrokerProcess:
         return read_answer(answer)
 
     def close(self) -> None:
-        """End the process; questions that wait for an answer are not waited for."""
+        """Kill the process without waiting for open queries."""
         with self._lock:
             self._is_closed = True
             self._end()
 
     def _asked(self, request: bytes, deadline: float) -> bytes:
-        """Ask once; return nothing if the process has ended meanwhile."""
+        """Send a query once; return nothing if the process ended before it answered."""
         with self._begun() as asking:
             try:
                 self._set_limit(asking, deadline)
@@ -97,7 +96,7 @@ class BrokerProcess:
                 return b""
 
     def _begun(self) -> socket.socket:
-        """Return the socket of a question that a fork of the process has."""
+        """Hand a socket for one query to the process; return its other end."""
         ours, theirs = socket.socketpair()
         try:
             with self._lock:
@@ -106,7 +105,7 @@ class BrokerProcess:
                 try:
                     self._hand_over(theirs)
                 except OSError:
-                    # It has ended, perhaps for its age.
+                    # It has ended, perhaps because of its age.
                     self._end()
                     self._hand_over(theirs)
         except BaseException:
@@ -177,7 +176,7 @@ class BrokerProcess:
 
 
 def read_answer(answer: bytes) -> StreamSnapshot:
-    """Read an answer; `StreamUnreachableError` if it is a reason, or makes no sense."""
+    """Read an answer; `StreamUnreachableError` if it reports a failure or is invalid."""
     try:
         read: dict[str, Any] = json.loads(answer)
         if "refused" in read:

@@ -2,8 +2,8 @@
 
 Only a few attempts at a time are hinted at, and only while few runs are under way: where much is to
 be done the queue is faster, since each worker takes many of its entries together. Workers take
-turns; disabled and reserved ones are left out. A hint does not bind the worker, which may be full
-or have others waiting for its slots.
+turns; disabled and reserved workers are left out. A hint does not bind the worker, which may be
+full or have other attempts waiting for its slots.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HintTargets:
 
 
 def _reserved(beats: Mapping[Node, str]) -> set[str]:
-    """Return the addresses of reserved workers, since a hint is for tasks without a group."""
+    """Return the addresses of reserved workers, which take no tasks without a group."""
     read = {node.address: Heartbeat.parse(text, zone=UTC) for node, text in beats.items()}
     return {
         address

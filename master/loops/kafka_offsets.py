@@ -1,6 +1,6 @@
 """Asks Kafka for the partitions of a topic and the first and next offset of each.
 
-Waits for brokers, so it is called in a thread that may. `master.loops.broker_process` asks them.
+The call blocks, so a dedicated thread makes it. `master.loops.broker_process` queries the brokers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from master.supervisors.view import StreamSnapshot
 
 
 class Brokers(Protocol):
-    """The process that asks brokers."""
+    """The process that queries brokers."""
 
     def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot: ...
 
 
 class KafkaOffsets:
-    """Returns the offsets of the topics of supervisors."""
+    """The offsets of supervisors' topics, queried from the brokers."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class KafkaOffsets:
         environment: Mapping[str, str],
         connection: Callable[[SupervisorSpec], Mapping[str, str]],
     ) -> None:
-        """`environment` has the variables that properties may name.
+        """`environment` contains the variables that properties may name.
 
         `connection` returns the properties of the connection that a specification names.
         """

@@ -1,7 +1,7 @@
 """Receives PostgreSQL's notifications and wakes loops; a lost one only delays them.
 
-Any role of the database can notify, the reading role included. So a payload only says where to
-look: the rows decide.
+Any role of the database can notify, including the reading role. A payload is therefore only a hint
+that a row may have changed; the loops rely on the rows.
 """
 
 from __future__ import annotations

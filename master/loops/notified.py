@@ -1,8 +1,8 @@
-"""Notified reports of ended attempts, and the runs that ignore them for one step.
+"""Notified reports of ended attempts, and the runs that ignore them until they are reloaded.
 
-Any role of the database can forge a notification. So a notified report counts only if the save
-finds it in the row. A *doubted* run had a step refused with a notified report: it ignores such
-reports until it is loaded, so a flood of forged reports can't stop its progress. Used by
+Any role of the database can forge a notification. A notified report therefore takes effect only if
+the row confirms it. A *doubted* run had a step with a notified report refused. It ignores notified
+reports until it is reloaded, so a flood of forged reports can't stop its progress. Used by
 `master.loops.run_worker`.
 """
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 
 _MOST: Final = 100_000
-"""The most reports to keep; the others are found in the rows."""
+"""The limit of kept reports; the loop finds others in the rows."""
 
 
 class NotifiedReports:
-    """The notified reports of a run worker. Other threads call `add` only."""
+    """The notified reports of a run worker. Other threads may only call `add`."""
 
     def __init__(self) -> None:
         # `deque.append` and `popleft` are atomic.
@@ -40,14 +40,14 @@ class NotifiedReports:
         return bool(self._reports)
 
     def add(self, report: TaskReport) -> bool:
-        """Keep a report; False if it must be found in its row instead."""
+        """Keep a report; return False if the caller must read the rows instead."""
         if not report.state.is_finished or len(self._reports) >= _MOST:
             return False
         self._reports.append(report)
         return True
 
     def forget(self) -> None:
-        """Drop all reports and doubts."""
+        """Drop all reports; no run is doubted any longer."""
         self._reports.clear()
         self._doubted.clear()
 
@@ -56,8 +56,8 @@ class NotifiedReports:
     ) -> tuple[list[TaskReport], list[int]]:
         """Return the reports that a save can confirm, and the attempts whose rows must be read.
 
-        A save compares everything that a success without output reports. It does not compare a
-        reason or an output.
+        A save can confirm a success without output, because it compares all of that report. It
+        compares neither reasons nor outputs.
         """
         self._hinted.clear()
         hints: list[TaskReport] = []
@@ -71,11 +71,11 @@ class NotifiedReports:
         return hints, to_read
 
     def loaded(self, run_ids: Iterable[int]) -> None:
-        """End the doubts about runs that were loaded."""
+        """Accept notified reports again for runs that were loaded."""
         self._doubted.difference_update(run_ids)
 
     def doubt(self, run_id: int) -> bool:
-        """Doubt a run whose step was refused; False if no notified report can be the reason."""
+        """Doubt a run after a refused step; False if no notified report can be the reason."""
         if run_id not in self._hinted:
             return False
         log.warning("notified report was refused", extra={"process_instance_id": run_id})
@@ -84,7 +84,7 @@ class NotifiedReports:
         return True
 
     def _may_be_true(self, report: TaskReport, run: ProcessRun | None) -> bool:
-        """Return False for a report that the run in memory can't have."""
+        """Return False for a report that does not match the run in memory."""
         if run is None or report.process_instance_id in self._doubted:
             return False
         task = run.tasks.get(report.name)
@@ -92,5 +92,5 @@ class NotifiedReports:
 
 
 def drain(queue: deque[_Item], most: int | None = None) -> list[_Item]:
-    """Take the items that a queue has now, or the first of them."""
+    """Remove and return the items that a queue has now, `most` of them at most."""
     return [queue.popleft() for _ in islice(range(len(queue)), most)]

@@ -3,8 +3,8 @@
 A pass collects events (reports, wanted states, timers), advances every run concerned, and saves all
 decisions in one fenced transaction. Memory is a cache: a run whose step was not saved is forgotten,
 and loaded from the tables when it is opened next. Notifications only wake the loop early; about
-once a second it compares all it owns with the tables, so a lost one costs a second. A forged one
-changes nothing (`master.loops.notified`).
+once a second it compares all it owns with the tables, so a lost one costs a second. A forged
+notification has no effect on the tables (`master.loops.notified`).
 
 Other loops call `open`, `begun`, `reported`, `check_tables` and `forget_all`, from any thread.
 """
@@ -274,7 +274,7 @@ class RunWorker:
             events.setdefault(run.ownership, []).append(due)
 
     def _reports(self, node: Node, to_read: list[int], *, check: bool) -> list[TaskReport]:
-        """Read the ends of these attempts and, after a check, the next page of unsettled ends."""
+        """Read the ends of these attempts and, during a check, the next page of unsettled ends."""
         reports = list(self._store.reports(node, only=to_read)) if to_read else []
         if check or self._reported:
             page = self._store.reports(node, after=self._reported, limit=self._config.page)
@@ -494,7 +494,7 @@ class RunWorker:
         self._to_open.extend(run.ownership for run in stepped)
 
     def _doubt(self, run: ProcessRun) -> bool:
-        """Load a run again, without a fault, if a notified report may be why it was refused."""
+        """Reload a run, without counting a fault, if a notified report may be the cause."""
         if not self._notified.doubt(run.ownership.process_instance_id):
             return False
         self._reopen([run])

@@ -301,7 +301,7 @@ class SupervisorLoop:
         else:
             problem = "it is a tombstone"
         if (key := key_of(json.dumps(rows.document))) is not None:
-            # The brokers would refuse it without a word about the reason.
+            # The brokers would refuse the encrypted text without a useful reason.
             spec = None
             problem = f"a secret is encrypted with the key {key}: copy the key file to this master"
         if not isinstance(spec, SupervisorSpec):

@@ -74,7 +74,7 @@ def condition_of(each: WaitingDependent) -> Dependent | str:
 
 
 def questions_of(one: WaitingTask) -> tuple[AnyQuestion, ...]:
-    """List the questions of the task."""
+    """List the questions that the task's condition depends on."""
     return questions(
         one.dependent,
         one.moment,

@@ -118,9 +118,9 @@ class DatasetAnswers:
         environment: Mapping[str, str] | None = None,
         opened: Callable[[str], str] = str,
     ) -> None:
-        """`remove` removes a write's folder, some time soon.
+        """`remove` schedules the removal of a write's folder.
 
-        `environment` is the part of the daemon's environment that streams may read, and
+        `environment` is the part of the daemon's environment that streams may read.
         `opened` decrypts the rows of connections.
         """
         self._store = store

@@ -5,10 +5,10 @@
 
 One request a connection. A request may wait for news: it is answered once there are any, or as
 `unchanged` after some seconds, and takes no thread meanwhile. The token is the attempt's alone, in
-its environment, and good as long as it runs here, for processes of its account; it is made from a
-key of the daemons', so that it outlives a restart of the daemon. Requests are read by one thread
-without waiting for anybody, and answered by a few others: a task that sends half a request, or too
-many at once, keeps nobody else waiting.
+its environment. It is valid while the attempt runs here and, in mode `tenant`, only for processes
+of the attempt's account or of the daemon's. It is derived from a key of the daemons and survives a
+restart of the daemon. One thread reads requests without blocking, and a few others answer them: a
+task that sends half a request, or too many requests, does not delay other tasks.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class DatasetServer:
     ) -> None:
         """`for_tenants`: tasks run as other accounts, which may connect too.
 
-        Then the account that connects is that of the attempt, by `uid_of`, or the daemon's own.
+        The connecting account must then be the attempt's, according to `uid_of`, or the daemon's.
 
         `patience` is the longest that a pass waits for requests.
         """
@@ -240,9 +240,10 @@ class DatasetServer:
         return False
 
     def _is_of(self, task_id: int, connection: socket.socket) -> bool:
-        """Return whether the other end may speak for an attempt whose token it knows.
+        """Return whether the account of the other end may use the token of an attempt.
 
-        All processes of an attempt run as its account: a token in other hands was read in a log.
+        All processes of an attempt run as its account. Another account must have read the token
+        elsewhere, for example in a log.
         """
         if not self._for_tenants:
             return True

@@ -81,11 +81,11 @@ class TaskSettings:
     spark_home: str = ""
     env_path: str = ""
     shell: str = "bash"
-    """The shell of SHELL tasks that name none, and the one that reads `env_path`."""
+    """The shell of SHELL tasks that name no shell. A task's shell also sources `env_path`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
     stream_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The part of it that the consumers of streams may take secrets from."""
+    """The part of the daemon's environment that stream consumers may read secrets from."""
     http_allowed: tuple[str, ...] = ()
     """Networks and hosts that HTTP tasks may reach beside the public internet."""
     http_denied: tuple[str, ...] = ()
@@ -245,7 +245,7 @@ class TaskContext:
             raise TaskParameterError(f"params.{key} has a NUL character")
         inlined = self.text(FILE_TEXT.name)
         if inlined:
-            # Its ending is kept, since an interpreter may look at it.
+            # The suffix is kept, because an interpreter may depend on it.
             return self.write(f"{self.app_id}_file{_ending(name)}", inlined)
         path = self.directory / name
         if self.account is None and path.is_dir():
@@ -256,15 +256,15 @@ class TaskContext:
         return path
 
     def no_file(self, key: str, name: object) -> TaskParameterError:
-        """Return the error of a file that is missing or that the attempt's account may not read.
+        """Return the error for a file that is missing or that the attempt's account may not read.
 
-        The text is the same for both, so that nobody learns by it which files others have.
+        The text is the same in both cases, so it does not reveal files of other accounts.
         """
         whose = "" if self.account is None else f" that the account {self.account.name} may read"
         return TaskParameterError(f"params.{key}: there is no file {name} on this worker{whose}")
 
     def check_digest(self, key: str, name: str, path: Path) -> None:
-        """Refuse a file that is not the one which was imported, where its digest is known."""
+        """Refuse a file that has changed since the import, if its digest is known."""
         with fault_at(DIGESTS.name):
             expected = read_settings(self.params.get(DIGESTS.name)).get(name)
         if expected is None:

@@ -1,7 +1,7 @@
-"""The files that a pattern matches, as an attempt's account may see them.
+"""The files that match a pattern and that an attempt's account may see.
 
-The daemon may list folders that the account may not. A pattern would tell the account the names in
-them, so folders are entered and listed with the rights of the account only.
+The daemon may list folders that the account may not. A pattern would reveal the names in them to
+the account, so folders are entered and listed only with the rights of the account.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 def matching_files(pattern: Path, account: Account | None, *, limit: int) -> list[Path]:
     """Return the ordinary files that an absolute pattern matches and that the account may read.
 
-    They are in order, `limit` at most.
+    They are sorted; `limit` is the maximum number.
     """
     first, *parts = pattern.parts
     found: Iterable[Path] = [Path(first)]
@@ -42,4 +42,4 @@ def _below(folders: Iterable[Path], part: str, account: Account | None) -> Itera
             elif may_list(account, about):
                 yield from sorted(each for each in folder.iterdir() if matches(each.name))
         except OSError:
-            continue  # Nothing can be below it.
+            continue  # Not a readable folder, so it has no matches.

@@ -18,7 +18,7 @@ def script_path(context: TaskContext, inline_name: str) -> Path:
     """Return the script's path: `file`, or `rawScript` written into a file of that name."""
     file = context.text("file").strip()
     script = context.script()
-    context.text(FILE_TEXT.name)  # Refused if it is not text, also where no file is named.
+    context.text(FILE_TEXT.name)  # Refuses a value that is not text.
     if file and script.strip():
         raise TaskParameterError(
             "params.rawScript and params.file are both given; which one is meant?"

@@ -1,9 +1,9 @@
-"""Files that a Spark program gets along with it: paths, patterns, and URIs that Spark reads itself.
+"""Files that are shipped with a Spark program: paths, patterns, and URIs that Spark reads itself.
 
 A key holds a list, or text like `a,b`. A path is one of the attempt's resources, or a file on the
-worker as in `resourceList`; it is linked into the attempt's directory. A pattern gives each file
-that it matches. An archive, or a file, may have an alias after a `#`. `docs/spark.md` has the table
-of forms and deploy modes.
+worker as in `resourceList`; it is linked into the attempt's directory. A pattern is replaced by the
+files that match it. An archive or a file may have an alias after a `#`. `docs/spark.md` has the
+table of forms and deploy modes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from worker.workspace import may_read_file
 
 _MOST_MATCHES: Final = 1_000
 _READ_BY_DRIVER: Final = frozenset({"mainJar", "jars", "pyFiles", "keytab"})
-"""The keys with files that the driver opens. Spark ignores `local:` files of other keys."""
+"""The keys with files that the driver opens. Spark ignores `local:` files in other keys."""
 
 
 class Reader(Enum):
-    """The process that opens the files which a task names by paths."""
+    """The process that opens the files that a task names by path."""
 
     DRIVER_HERE = "a driver on this worker"
     SUBMIT_HERE = "spark-submit on this worker, which uploads them for a driver elsewhere"
@@ -34,7 +34,7 @@ class Reader(Enum):
 
 
 def shipped_files(context: TaskContext, key: str, reader: Reader = Reader.DRIVER_HERE) -> list[str]:
-    """Return the files of one key as Spark takes them: paths, or URIs."""
+    """Return the files of one key in Spark's form: paths or URIs."""
     with fault_at(key):
         entries = read_entries(context.params.get(key), "files")
     files = []
@@ -62,7 +62,7 @@ def shipped_files(context: TaskContext, key: str, reader: Reader = Reader.DRIVER
 def local_file(
     context: TaskContext, place: str, name: str, reader: Reader = Reader.DRIVER_HERE
 ) -> str:
-    """Return one file as Spark takes it; `name`, the value of `params.<place>`, is substituted."""
+    """Return one file in Spark's form; `name` is the substituted value of `params.<place>`."""
     with fault_at(place):
         found = read_spark_path(name)
     if found.scheme == "local":
@@ -73,8 +73,8 @@ def local_file(
     if not found.is_path:
         return name
     if reader is Reader.DRIVER_ELSEWHERE and Path(found.path).is_absolute():
-        # Only that node knows if the file exists. A digest says that an import has found it, and
-        # its content has to be checked here.
+        # Only that node knows if the file exists. If there is a digest, an import has found the
+        # file, and its content has to be checked here.
         context.check_digest(place, found.path, Path(found.path))
         return found.path
     given = context.directory / found.path
@@ -100,9 +100,9 @@ def _check_is_here(context: TaskContext, place: str, found: SparkPath) -> None:
 
 
 def _matches(context: TaskContext, place: str, found: SparkPath, reader: Reader) -> list[str]:
-    """Return the files that a pattern matches on this worker, where spark-submit expands it too.
+    """Return the files that a pattern matches on this worker, where spark-submit also expands it.
 
-    Spark leaves out a pattern that matches nothing, in silence, so that is a mistake here.
+    Spark silently ignores a pattern without matches, so this raises `TaskParameterError` instead.
     """
     is_relative = not Path(found.path).is_absolute()
     own = context.directory / found.path

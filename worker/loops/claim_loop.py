@@ -94,8 +94,8 @@ class ClaimLoop:
     ) -> None:
         """`wake` is called, from any thread, when there may be something to claim.
 
-        `complement_slots`: how many of the `slots` complements may take at most. A reserved worker
-        claims only attempts of its groups.
+        `complement_slots`: the most `slots` that complements may take. A reserved worker claims
+        only attempts of its groups.
         """
         self._store = store
         self._queue = queue

@@ -73,9 +73,10 @@ class AcceptedAttempts:
             return frozenset(self._accepted)
 
     def uid_of(self, task_instance_id: int) -> int | None:
-        """Return the uid that a running attempt has; None if it has no directory yet, or no more.
+        """Return the uid of a running attempt; None if its directory does not exist.
 
-        Its directory belongs to its account, also where a former incarnation has started it.
+        The owner of the directory is the attempt's account, even if a former incarnation started
+        the attempt.
         """
         with self._lock:
             path = self._accepted.get(task_instance_id, _Accepted()).execute_path

@@ -195,7 +195,7 @@ class Adoption:
         return attempt
 
     def _secrets(self, record: Record) -> tuple[str, ...]:
-        """Return the texts to be masked in the log of an attempt of a former incarnation."""
+        """Return the secrets to mask in the log of an attempt of a former incarnation."""
         left = secrets_left_in(record.execute_path)
         return (*left, *self._asks_by(record.task_instance_id).values())
 

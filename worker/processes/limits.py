@@ -210,7 +210,7 @@ class Gate:
 
 
 def limits_of(settings: WorkerConfig) -> Limits:
-    """Return the limits of attempts, in cgroups where this worker may make some, and log them."""
+    """Return the limits of attempts, in cgroups if this worker may create them, and log them."""
     limits = Limits(
         memory_mb=settings.task_memory_limit_mb,
         processes=settings.task_process_limit,

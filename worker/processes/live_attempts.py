@@ -187,9 +187,9 @@ class LiveAttempt:
 def mask_of_log(
     secrets: Sequence[str], outputs: Declared | None, *, begin: int = 0
 ) -> LogMask | None:
-    """The masking of an attempt's log; None if the attempt knows no secret.
+    """Return the masking of an attempt's log; None if the attempt has no secret.
 
-    The log has no secret before `begin`.
+    Masking starts at the offset `begin`.
     """
     if not secrets:
         return None

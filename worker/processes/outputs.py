@@ -52,7 +52,7 @@ class Declared:
     file: str
     log_from: int | None
     marked: frozenset[str] = frozenset()
-    """The names whose values are secret because the author says so."""
+    """The names of outputs that the author marked as secret."""
 
     def to_json(self) -> dict[str, object]:
         """As it stands in the attempt's record."""
@@ -75,8 +75,8 @@ class Declared:
 class OutputReader:
     """Reads one attempt's outputs, step by step; whoever steps it owns the log's descriptor.
 
-    Of the log it reads what is there when it is made. An output that holds one of `secrets` is
-    marked, so that it is masked wherever it is shown and in the logs of tasks that get it.
+    It reads the log up to its size at creation. An output that contains one of `secrets` is marked
+    as secret, so it is masked when it is shown and in the logs of tasks that receive it.
     """
 
     def __init__(self, declared: Declared, log: int, *, secrets: Iterable[str] = ()) -> None:

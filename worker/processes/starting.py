@@ -93,7 +93,7 @@ class Prepared:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """The texts to be masked in its log."""
     masked_from: int = 0
-    """The place in the log before which it has none of them, as within a harmless header."""
+    """The offset from which its log is masked, which skips a header without secrets."""
 
 
 Prepare: TypeAlias = Callable[[ClaimedTask], Prepared]

@@ -108,8 +108,8 @@ class Supervisor:
         `shim` starts programs that need no wrapper, and is closed too; it is of use only where
         orphans come to this process.
 
-        `asks_by` returns the variables by which an attempt reaches this worker, whose values are
-        masked in the log of an adopted attempt too.
+        `asks_by` returns the variables by which an attempt reaches this worker. Their values are
+        also masked in the logs of adopted attempts.
 
         `adopts_orphans`: this process becomes the parent of what its attempts leave behind.
 
@@ -201,7 +201,7 @@ class Supervisor:
         return self._accepted.running()
 
     def uid_of(self, task_instance_id: int) -> int | None:
-        """Return the uid that a running attempt has; None if that is not known."""
+        """Return the uid of a running attempt; None if it is unknown."""
         return self._accepted.uid_of(task_instance_id)
 
     def yielding(self) -> frozenset[int]:

@@ -1,13 +1,13 @@
-"""Starts programs, as tenants' accounts without any way to further privileges.
+"""Starts programs as tenants' accounts, without a way to gain privileges.
 
-The one place where a process of this worker becomes a tenant's: the wrapper of an attempt, a fork
-server and a Spark host are started by `start_program`, and what they fork inherits from them. Such
-a process has `no_new_privs`, and its capability sets, the bounding set included, are empty: setuid
-programs, file capabilities and sudo add nothing.
+Only this module starts processes as a tenant's account. `start_program` starts the wrapper of an
+attempt, a fork server and a Spark host, and their children inherit the restrictions. Such a process
+has `no_new_privs` and empty capability sets, including the bounding set, so setuid programs, file
+capabilities and sudo add no privileges.
 
-Both are attributes of a thread that a child inherits. A single thread of the worker gives them up
-and starts all programs of tenants; the other threads keep their privileges. This costs no further
-program, and no `preexec_fn`, which may deadlock where there are other threads.
+A child inherits both attributes from the thread that starts it. A single thread of the worker sets
+them and starts all programs of tenants; the other threads keep their privileges. This needs neither
+a helper program nor a `preexec_fn`, which may deadlock in a process with several threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_CAPABILITIES: Final = 64
 
 _File: TypeAlias = int | IO[bytes]
 
-# It keeps the interpreter's lock, so a call and its error number belong together.
+# `PyDLL` keeps the interpreter's lock, so an error number belongs to the call before it.
 _libc: Final = ctypes.PyDLL(None, use_errno=True)
 _starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tenants")
 _confined: Final = threading.local()
@@ -49,10 +49,10 @@ def start_program(
     environment: Mapping[str, str],
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a separate session, as the account or else as the worker's own.
+    """Start a program in a separate session, as the account or, without one, as the worker's.
 
     `files` become its standard input, output and error; it keeps the `inherited` descriptors.
-    Raises `OSError` if it cannot be started, or cannot be started without privileges.
+    Raises `OSError` if the program can't be started or can't be confined.
     """
 
     def start() -> subprocess.Popen[bytes]:
@@ -76,7 +76,7 @@ def start_program(
 
 
 def _confine() -> None:
-    """Give up, for what this thread starts, every way to more privileges than an account has.
+    """Prevent programs that this thread starts from gaining more privileges than their account.
 
     The thread itself keeps the privileges that it needs to change the account of a child.
     """
@@ -87,7 +87,7 @@ def _confine() -> None:
         for capability in range(_MOST_CAPABILITIES):
             has_it = _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0)
             if has_it < 0:
-                break  # The kernel has no more.
+                break  # There are no more capabilities.
             if has_it:
                 _prctl(_PR_CAPBSET_DROP, capability)
         _clear_inheritable()
@@ -103,7 +103,7 @@ def _confine() -> None:
 
 def _clear_inheritable() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    # Effective, permitted and inheritable sets, of the capabilities 0–31 and then of the others.
+    # The effective, permitted and inheritable sets: first capabilities 0–31, then the others.
     sets = (ctypes.c_uint32 * 6)()
     _checked(_libc.capget(header, sets))
     sets[2] = sets[5] = 0

@@ -1,4 +1,4 @@
-"""SHELL: a script, run by bash, by the shell that the task names, or by its `#!` line.
+"""SHELL: a script, run by its `#!` line, by the shell that the task names, or by `worker.shell`.
 
 Parameters are given as variables (`common.params.variables`), and put into the text where that asks
 for it, unless the worker's operator refuses it.
@@ -78,7 +78,7 @@ TASK_TYPE: Final = ShellTask
 
 
 def _shell(context: TaskContext) -> str:
-    """Return the path of the shell that the task names, or else the worker's settings."""
+    """Return the path of the shell that the task or, without one, the worker's settings name."""
     named = context.substitute(context.text(SHELL.name)).strip()
     with fault_at(SHELL.name):
         if named:

@@ -481,7 +481,7 @@ def _main_file(context: TaskContext, program_type: str, reader: Reader) -> str:
 
 
 def _local_files(context: TaskContext, files: list[str]) -> list[str]:
-    """Return the files in the attempt's directory, with the resources and without aliases."""
+    """Return the files in the attempt's directory and the resources, without aliases."""
     listed = context.params.get("resourceList") or []
     named = [resource_name(f"resourceList[{i}]", each) for i, each in enumerate(listed)]
     linked = [str(context.directory / Path(context.substitute(name)).name) for name in named]

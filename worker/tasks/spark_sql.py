@@ -102,7 +102,7 @@ class SparkSqlTask:
 
         fetch_resources(context)
         file, inline = context.text("file").strip(), context.text("rawScript")
-        context.text(FILE_TEXT.name)  # Refused if it is not text, also where no file is named.
+        context.text(FILE_TEXT.name)  # Refuses a value that is not text.
         if file and inline.strip():
             raise TaskParameterError(
                 "params.rawScript and params.file are both given; which one is meant?"

@@ -76,7 +76,7 @@ _NO_DRIVER: Final = "belongs to a driver of its own, without a profile"
 
 
 def _read_open_spec(value: Any) -> object:
-    """Read a specification in which parameters may still stand."""
+    """Read a specification that may still contain parameters."""
     return read_range_spec(value, rules=Rules(is_open=is_open))
 
 
@@ -192,7 +192,7 @@ def _range(context: TaskContext) -> dict[str, Any]:
         raise TaskParameterError(f"params.{next(iter(given))} belongs to params.spec")
     environment = context.settings.stream_environment
     with fault_at(_RANGE_SPEC.name):
-        # What a worker has no variable for is missing to it, whether it is listed or not.
+        # Variables that this worker lacks are refused, even if the setting lists them.
         spec = read_range_spec(given[_RANGE_SPEC.name], rules=Rules(variables=environment.keys()))
     bounds = {}
     for name in (_FROM.name, _TO.name):

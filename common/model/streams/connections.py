@@ -1,7 +1,7 @@
 """A connection to Kafka as a row of `t_ds_datasource`: brokers, log-in, certificates and keys.
 
-Pure. The row has the form of other data sources: `address` shows the brokers, and `password` holds
-all properties as JSON, so that it is encrypted and masked as passwords are.
+Pure. The row has the form of other data sources: `address` contains the brokers, and `password`
+contains all properties as JSON, so they are encrypted and masked like a password.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from common.model.streams.consumer import (
 from common.model.streams.properties import SERVERS
 
 KAFKA: Final = 100
-"""The code in `t_ds_datasource.type`; DolphinScheduler's own end far below."""
+"""The code in `t_ds_datasource.type`; the codes of DolphinScheduler are far smaller."""
 _SCHEME: Final = "kafka://"
 _USER: Final = "sasl.username"
 
 
 def connection_params(properties: Mapping[str, Any]) -> str:
-    """Return the row's text, not encrypted; `ConsumerPropertyError` names every mistake."""
+    """Return `connection_params` in clear; `ConsumerPropertyError` names every mistake."""
     read = read_properties(properties, in_connection=True)
     mistakes = [f"{name} {problem}" for name, problem in read.mistakes]
     if SERVERS not in properties:
@@ -44,7 +44,7 @@ def connection_params(properties: Mapping[str, Any]) -> str:
 
 
 def connection_named(document: Mapping[str, Any] | None) -> str:
-    """Return the name of the connection in a specification of either shape, "" without one."""
+    """Return the connection that a specification of either shape names; "" without one."""
     for part in (document, (document or {}).get("spec")):
         io = part.get("ioConfig") if isinstance(part, Mapping) else None
         name = io.get("connection") if isinstance(io, Mapping) else None
@@ -54,9 +54,9 @@ def connection_named(document: Mapping[str, Any] | None) -> str:
 
 
 def properties_in(params: str | None, name: str) -> dict[str, str]:
-    """Read the decrypted row of the connection `name`; None is a row that is missing.
+    """Read the decrypted `connection_params` of the connection `name`; None if the row is missing.
 
-    `ConsumerPropertyError` says what to do, and repeats nothing of the row.
+    The `ConsumerPropertyError` names the remedy and repeats nothing from the row.
     """
     if params is None:
         kind = GrantKind.DATASOURCE

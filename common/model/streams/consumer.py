@@ -1,7 +1,7 @@
-"""Properties of a Kafka consumer: from those that specifications have to those of the client.
+"""Translates the consumer properties of specifications to properties of the Kafka client.
 
-Pure. `common.model.streams.properties` lists what is allowed. Secrets of the environment, and those
-of a connection, are put in here, so the result is never shown or stored.
+Pure. `common.model.streams.properties` lists the allowed properties. The result contains secrets
+from the environment and from connections, so it is never shown or stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOGIN: Final = re.compile(r"\.(Plain|Scram)LoginModule\b")
 _LONGEST_JAAS: Final = 10_000
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 OWN_VARIABLES: Final = ("ORCAFLOW_", "PG")
-"""Beginnings of names of daemons' variables, in which the password of the database may be."""
+"""Prefixes of daemons' variables, which may contain the password of the database."""
 PROVIDER: Final = '{"type": "environment", "variable": NAME}'
 
 
@@ -44,9 +44,10 @@ class ConsumerPropertyError(SchedulerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProperties:
-    """The properties of a client by its own names, with secrets: an author's, and a connection's.
+    """The properties of a client by the client's names, with secrets.
 
-    The two are kept apart, since a connection may have properties that an author may not give.
+    Properties of the author and of the connection are separate, because a connection may have
+    properties that an author may not give.
     """
 
     given: Mapping[str, str] = field(repr=False)
@@ -58,12 +59,12 @@ class ClientProperties:
         return self.connection.get(SERVERS) or self.given.get(SERVERS, "")
 
     def document(self) -> dict[str, dict[str, str]]:
-        """Return the properties as JSON, which `of` reads."""
+        """Return the properties as a JSON document for `of`."""
         return {"given": dict(self.given), "connection": dict(self.connection)}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> ClientProperties:
-        """Read what `document` has returned; `ConsumerPropertyError` if it is not that."""
+        """Read the result of `document`; `ConsumerPropertyError` for any other document."""
         found = {}
         for part in ("given", "connection"):
             values = document.get(part)
@@ -75,10 +76,10 @@ class ClientProperties:
         return cls(given=found["given"], connection=found["connection"])
 
     def checked(self, key: str) -> dict[str, str]:
-        """Return all properties as the client takes them.
+        """Return all properties in the client's form.
 
-        `ConsumerPropertyError` names one that is not allowed where it is. This is the last check
-        before a client is made, whoever has made this object.
+        Raises `ConsumerPropertyError` for a property that is not allowed in its place. This is the
+        last check before a client is created, and it does not rely on earlier checks.
         """
         if wrong := sorted(name for name in self.connection and self.given if name in PLACE):
             raise ConsumerPropertyError(f"{key}.{wrong[0]} {BESIDE_CONNECTION}")
@@ -104,7 +105,7 @@ BESIDE_CONNECTION: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class ReadProperties:
-    """Properties as they were given, those without effect, and mistakes with their names."""
+    """Properties as given, names of properties without effect, and mistakes by property name."""
 
     found: dict[str, str | EnvironmentSecret] = field(default_factory=dict, repr=False)
     ignored: list[str] = field(default_factory=list)
@@ -121,8 +122,9 @@ def read_properties(
 ) -> ReadProperties:
     """Check all properties of a consumer, and return every mistake.
 
-    `variables` are those that `{"type": "environment"}` may name; None checks that elsewhere.
-    `is_open` returns True for a text of which a part is not known yet.
+    `variables` are the names that `{"type": "environment"}` may use; with None the check is left to
+    `librdkafka_properties`.
+    `is_open` returns True for a text with parts that are not known yet.
     """
     read = ReadProperties()
     known: dict[str, str | None] = {}
@@ -133,7 +135,7 @@ def read_properties(
             read.ignored.append(shown_name(name))
             continue
         try:
-            # The name first: the form of a value says nothing about one that is not allowed.
+            # The name first: a property that is not allowed needs no check of its value.
             _check_name(name, in_connection=in_connection)
             read.found[name] = _given(value, in_connection=in_connection)
             _check_variable(read.found[name], variables)
@@ -142,7 +144,7 @@ def read_properties(
                 _check_place(name, each, by_client, has_connection=has_connection)
         except FormError as error:
             read.mistakes.append((shown_name(name), str(error)))
-            # What it would be missing for is no mistake beside this one.
+            # Set as unknown, so that `conflicts` does not report it as missing as well.
             known[client_name(name)] = None
             if name == JAAS:
                 known |= {"sasl.username": None, "sasl.password": None}
@@ -161,7 +163,7 @@ def _check_name(name: str, *, in_connection: bool) -> None:
 
 
 def _given(value: Any, *, in_connection: bool) -> str | EnvironmentSecret:
-    """Return a value as text, or as the variable that has it."""
+    """Return a value as text or as a reference to an environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -194,7 +196,7 @@ def _known(
     *,
     in_connection: bool,
 ) -> dict[str, str | None]:
-    """Return the values of a property by the client's names; None for those not known yet."""
+    """Return the values of a property by the client's names; None for unknown values."""
     if isinstance(found, EnvironmentSecret) or is_open(found):
         names = ("sasl.username", "sasl.password") if name == JAAS else (client_name(name),)
         return dict.fromkeys(names)
@@ -212,7 +214,7 @@ def _check_place(
 
 
 def _values(name: str, value: str, *, in_connection: bool = False) -> dict[str, str]:
-    """Return a property as the client takes it; `FormError` for one that it may not have."""
+    """Return a property in the client's form; `FormError` for a refused name or value."""
     if name == JAAS:
         return {
             each: read_value(each, text, in_connection=in_connection)
@@ -232,9 +234,9 @@ def librdkafka_properties(
 ) -> ClientProperties:
     """Return the properties for the client, with secrets.
 
-    `environment` has the variables that may be read, and no others. `connection` has the properties
-    of the connection that the consumer names. `key` and `owner` are for errors: where properties
-    are given, and who lacks a variable.
+    `environment` contains only variables that may be read. `connection` are the properties of the
+    connection that the consumer names. `key` and `owner` are for errors: the place of the
+    properties, and the process that lacks a variable.
     """
     found: dict[str, str] = {}
     for name, given in consumer.items():
@@ -261,7 +263,7 @@ def librdkafka_properties(
 def connection_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a connection by the client's names, with secrets.
 
-    `ConsumerPropertyError` if they are not allowed, as those of a row that was typed by hand.
+    Raises `ConsumerPropertyError` if they are not allowed, for example in a row edited by hand.
     """
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -287,14 +289,14 @@ def read_secret(value: Mapping[str, Any]) -> str | EnvironmentSecret | None:
 
 
 def may_be_listed(variable: str) -> bool:
-    """Return True for the name of a variable that is not one of the daemons' own."""
+    """Return True for a valid variable name without a prefix of `OWN_VARIABLES`."""
     return _VARIABLE.fullmatch(variable) is not None and not variable.upper().startswith(
         OWN_VARIABLES
     )
 
 
 def allowed_environment(setting: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of an environment that consumers may read by `stream_variables`."""
+    """Return the variables of an environment that `stream_variables` allows consumers to read."""
     return {name: environment[name] for name in listed(setting) if name in environment}
 
 

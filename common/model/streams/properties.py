@@ -1,15 +1,15 @@
 """The allow list of consumer properties: names, forms of values, and Kafka's Java names.
 
-Pure. The client library runs code, reads files and sends them to addresses if a property says so;
-so a property that is not listed here reaches no client. Specifications are checked when they are
-submitted, and `common.kafka_topic` checks again where it makes a client.
+Pure. Properties can make the client library run code, read files and send them to addresses, so a
+property that is not listed here never reaches a client. Specifications are checked when they are
+submitted, and `common.kafka_topic` checks the properties again when it creates a client.
 
-    `TUNING`      an author may give it at any time
-    `PLACE`       brokers and log-in: an author gives them, or a connection does
-    `CONNECTION`  certificates, keys and addresses: only a connection has them
+    `TUNING`      allowed for authors, with or without a connection
+    `PLACE`       brokers and log-in: given by the author or by a connection
+    `CONNECTION`  certificates, keys and addresses: allowed only in a connection
     `NO_EFFECT`   accepted and dropped, because tasks set it themselves or it means nothing here
 
-A *connection* is a data source of type KAFKA, which an administrator has created.
+A *connection* is a data source of type KAFKA, created by an administrator.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUTE: Final = frozenset(
         *("client.id", "client.rack", "max.poll.records"),
     }
 )
-"""Properties on which it depends who receives a secret, and how."""
+"""Properties that must not change if a masked secret is to be kept. They are shown in clear."""
 _LONGEST: Final = 4096
 _LONGEST_PEM: Final = 65_536
 _MOST_SERVERS: Final = 100
@@ -40,12 +40,12 @@ _DENIED: Final[Destinations] = destinations(allowed=(), denied=CLOUD_KEYS)
 
 
 class FormError(ValueError):
-    """A value has not the form of its property. The text does not repeat the value."""
+    """A value does not have the form of its property. The text does not repeat the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """A whole number in a range. `other` is a further number, and what it means to the client."""
+    """A whole number in a range. `other` is one more number, and its replacement for the client."""
 
     least: int
     most: int
@@ -62,7 +62,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of some words, in any case; `words` has them as the client wants them."""
+    """One of `words`, in upper or lower case; the client gets the spelling in `words`."""
 
     words: tuple[str, ...]
 
@@ -75,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text without control characters. `pattern` restricts it further, as `about` says."""
+    """A text without control characters. `pattern` restricts it; `about` is the error for that."""
 
     longest: int = _LONGEST
     pattern: str = ""
@@ -84,7 +84,7 @@ class Text:
     def read(self, text: str) -> str:
         if len(text) > self.longest:
             raise FormError(f"must not be longer than {self.longest} characters")
-        # Control characters, halves of pairs, and separators of lines.
+        # Control characters, surrogates, and line and paragraph separators.
         if any(unicodedata.category(each) in {"Cc", "Cs", "Zl", "Zp"} for each in text):
             raise FormError("must not hold control characters")
         if self.pattern and not re.fullmatch(self.pattern, text):
@@ -94,7 +94,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """A list of brokers: host or host:port, with commas in between."""
+    """A list of brokers: host or host:port, separated by commas."""
 
     def read(self, text: str) -> str:
         if not text.strip():
@@ -124,7 +124,7 @@ class Pem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Url:
-    """An address that begins with https:// and holds no user."""
+    """An https:// address without a user."""
 
     def read(self, text: str) -> str:
         Text().read(text)
@@ -196,7 +196,7 @@ PLACE: Final[Mapping[str, Form]] = {
     "sasl.mechanism": Choice(words=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
     "sasl.username": Text(),
     "sasl.password": Text(),
-    # It is the client's default; to check no name takes a connection.
+    # "https" is the client's default. Only a connection may turn off the check of host names.
     "ssl.endpoint.identification.algorithm": Choice(words=("https",)),
 }
 CONNECTION: Final[Mapping[str, Form]] = {
@@ -231,29 +231,29 @@ JAVA_NAMES: Final[Mapping[str, str]] = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-"""The client's names of properties that Java's client, or an alias, calls otherwise."""
+"""The client's names by the names in the Java client, and by an alias."""
 
 JAAS: Final = "sasl.jaas.config"
-"""A log-in in Java's form, from which `common.model.streams.consumer` takes user and password."""
+"""A log-in in Java's form; `common.model.streams.consumer` reads the user and password in it."""
 
 NO_EFFECT: Final = frozenset(
     {
         # Tasks set these themselves.
         *("group.id", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof"),
         *("auto.offset.reset", "auto.commit.interval.ms", "key.deserializer", "value.deserializer"),
-        # No group is formed.
+        # Consumers form no group.
         *("group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms"),
         *("session.timeout.ms", "max.poll.interval.ms", "max.poll.records"),
         *("partition.assignment.strategy", "exclude.internal.topics"),
         *("group.protocol.type", "share.acknowledgement.mode", "share.acquire.mode"),
-        # Limits of Java's threads and metrics, which the client has no equal of.
+        # Limits of Java's threads and metrics, which do not exist in the client.
         *("default.api.timeout.ms", "request.timeout.ms", "socket.connection.setup.timeout.max.ms"),
         *("auto.include.jmx.reporter", "metrics.num.samples", "metrics.recording.level"),
         "metrics.sample.window.ms",
-        # Names of parts of Java, of which the client's own are used.
+        # Names of Java components; the client has built-in ones.
         *("ssl.protocol", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm"),
         "ssl.secure.random.implementation",
-        # The pace at which Java renews tokens.
+        # The timing of token renewals in Java.
         *("sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms"),
         *("sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds"),
         *("sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter"),
@@ -266,7 +266,7 @@ _IN_CONNECTION: Final = (
     " (`orcaflow datasource create NAME --type kafka`), and give its NAME as ioConfig.connection"
 )
 _REASONS: Final = (
-    # The first that fits.
+    # The first match counts.
     (r".*kerberos.*", "the client has no Kerberos", "use SCRAM, or OAUTHBEARER by a connection"),
     (r"plugin\..*", "it loads a library into the process", "remove it"),
     (r"(debug|log.*|statistics\..*)", "it makes the client write", "remove it"),
@@ -295,23 +295,23 @@ _REASONS: Final = (
 
 
 def shown_name(name: str) -> str:
-    """Return the name of a property as messages show it, whatever somebody has typed."""
+    """Return the name of a property in a form that is safe in messages."""
     return name if _SHOWN_NAME.fullmatch(name) else ascii(name[:60])
 
 
 def client_name(name: str) -> str:
-    """Return the client's name of a property."""
+    """Return the client's name for a property."""
     return JAVA_NAMES.get(name, name)
 
 
 def form_of(name: str, *, in_connection: bool) -> Form | None:
-    """Return the form of a property's value; None for a property that is not allowed here."""
+    """Return the form of a property's value; None if the property is not allowed here."""
     known = FROM_CONNECTIONS if in_connection else FROM_AUTHORS
     return known.get(client_name(name))
 
 
 def refusal_of(name: str, *, in_connection: bool = False) -> str:
-    """Return the reason why a property is not allowed, with what to do instead."""
+    """Return the reason why a property is not allowed, and the remedy."""
     if not in_connection and client_name(name) in CONNECTION:
         return f"is not allowed: it names a file, a key or an address; {_IN_CONNECTION}"
     if in_connection and re.fullmatch(r".*\.location|.*(keystore|truststore)\..*", name):
@@ -329,7 +329,7 @@ def refusal_of(name: str, *, in_connection: bool = False) -> str:
 
 
 def read_value(name: str, text: str, *, in_connection: bool = False) -> str:
-    """Return a value as the client takes it; `FormError` for a name or a value not allowed."""
+    """Return a value in the client's form; `FormError` for a refused name or value."""
     form = form_of(name, in_connection=in_connection)
     if form is None:
         raise FormError(refusal_of(name, in_connection=in_connection))
@@ -337,9 +337,9 @@ def read_value(name: str, text: str, *, in_connection: bool = False) -> str:
 
 
 def conflicts(given: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Yield properties that the client would refuse beside others, each with the reason.
+    """Yield properties that the client would refuse in this combination, with the reason.
 
-    `given` has the client's names; None is a value that is not known yet.
+    `given` has the client's names; None is an unknown value.
     """
     protocol, mechanism = given.get("security.protocol", ""), given.get("sasl.mechanism", "")
     if protocol is not None and protocol.startswith("sasl"):
@@ -365,7 +365,7 @@ def conflicts(given: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
 
 
 def _check_server(text: str) -> None:
-    """Check one broker; `FormError` says what is wrong, without the address."""
+    """Check one broker; the `FormError` does not repeat the address."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\[\]:/@\s]{1,253})(?::([0-9]{1,5}))?", text)
     if match is None or (match[2] is not None and not 0 < int(match[2]) < 65_536):
         raise FormError("must be a list of host:port, as broker-1:9092,broker-2:9092")
@@ -373,7 +373,7 @@ def _check_server(text: str) -> None:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        # Resolvers take 0xa9fea9fe and 2852039166 for addresses too.
+        # Resolvers also accept 0xa9fea9fe and 2852039166 as addresses.
         last = host.rstrip(".").rpartition(".")[2].lower()
         if match[1].startswith("[") or not is_host_name(host) or re.fullmatch(r"0x\w*", last):
             raise FormError("must name hosts or addresses, as broker-1:9092") from None

@@ -87,10 +87,11 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules that are not the same everywhere a specification is read.
+    """The rules that differ between the readers of a specification.
 
-    `variables`: those of the environment that properties may take; None checks that elsewhere.
-    `is_open`: returns True for a text of which a part is not known yet.
+    `variables` are the environment variables that properties may name; with None the check is left
+    to `librdkafka_properties`.
+    `is_open` returns True for a text with parts that are not known yet.
     """
 
     variables: Collection[str] | None = None

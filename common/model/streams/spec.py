@@ -106,7 +106,7 @@ class Bounds:
 class IoConfig:
     """The stream, and the tasks that read it. `consumer` may hold secrets and is never shown.
 
-    `connection` is the name of a data source with the brokers and the log-in, "" without one.
+    `connection` is the name of a data source with the brokers and the log-in; "" without one.
     """
 
     topic: str

@@ -53,7 +53,7 @@ _LOOK: Final = (
         supervisor.c.suspended,
         supervisor.c.tombstone,
         supervisor_runtime.c.status,
-        # The answer about a foreign dataset is the answer about a missing one.
+        # A dataset of another project gets the same answer as a missing one.
         or_(
             _ASKED.c.asking_project.is_(None),
             reaches_dataset(_ASKED.c.asking_project, _ASKED.c.dataset),

@@ -173,7 +173,7 @@ _ASKED: Final = unnested(
 )
 _NAMESAKE: Final = process_definition.alias("namesake")
 _IS_OWN: Final = _NAMESAKE.c.project_id == _ASKED.c.asking_project
-# The definition of the own project, else the only one that is shared (`common.model.reach`).
+# The definition of the waiting run's project, else the only shared one (`common.model.reach`).
 _OF_NAME: Final = (
     select(
         func.coalesce(
@@ -207,7 +207,7 @@ _OF_NAME: Final = (
 _DEFINITION: Final = (
     select(process_definition.c.id)
     .where(process_definition.c.id == func.coalesce(_ASKED.c.definition_id, _OF_NAME))
-    # A share that has ended is noticed at the next question.
+    # The end of a share takes effect at the next query.
     .where(
         or_(
             _ASKED.c.asking_project.is_(None),

@@ -94,8 +94,8 @@ _WAS_STOPPED_ALONE: Final = (_ENDED_CHILDREN.c.state == TaskState.KILL) & (
 _PARENT: Final = process_instance.alias("parent")
 _PARENTS_DEFINITION: Final = process_definition.alias("parents_definition")
 _CHILD: Final = process_instance.alias("child")
-# The reason of a child names tasks and parameters. Members of another project read the reason of
-# the attempt, and a share lets them read the name and the project of the child's definition alone.
+# The reason of a child names tasks and parameters. Members of the parent's project read the reason
+# of the attempt. A share shows them only the name and the project of the child's definition.
 _ENDED_ELSEWHERE: Final = (
     select(
         func.concat(
@@ -205,7 +205,7 @@ def give_up_promises(db: Connection, run_ids: Sequence[int]) -> None:
 def end_parent_attempts(db: Connection, children: Sequence[ChildEnd]) -> int:
     """End the attempts that began these sub processes as their children ended; return the number.
 
-    The reason of a child of another project is not copied: it can name tasks.
+    The reason of a child of another project is not copied, because it can name tasks.
     An attempt that has ended already, since it was given up, keeps its own end. The caller has
     locked the rows in order of id if there are several.
     """

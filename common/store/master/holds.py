@@ -485,7 +485,7 @@ def _judge_line(db: Connection, due: Sequence[int], *, without: Collection[int])
     verdicts = _Verdicts()
     pools = _pools(db)
     for share in db.execute(_HOPELESS, {"due": due}):
-        # Grants are compared when its turn comes, since very many may wait.
+        # Grants are checked when the attempt's turn comes, because very many attempts may wait.
         is_asked = share.group_id in pools
         fault = _fault(share, pools, is_granted=True) if is_asked else None
         if fault is not None:

@@ -1,7 +1,7 @@
-"""The grants of pools, compared when an attempt would get its slots.
+"""The grants of pools, checked when an attempt would get its slots.
 
-A grant may be revoked while an attempt waits, so the comparison is part of the statement that reads
-the shares of those whose turn it is. Used by `common.store.master.holds` alone.
+A grant may be revoked while an attempt waits. The check is therefore part of the statement that
+reads the shares of the next attempts. Only `common.store.master.holds` uses this module.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ class Fault(NamedTuple):
 
 
 def no_pool(name: str) -> Fault:
-    """Return the fault of a pool that is missing or not granted to the project."""
+    """Return the fault for a pool that is missing or not granted to the project."""
     text = f"{missing(GrantKind.POOL, name)}: {cure(GrantKind.POOL, name)}"
     return Fault(text, FailureReason.NOT_GRANTED)

@@ -367,7 +367,7 @@ class WaitingDependent:
     evidence: str | None
     timezone_id: str | None = None
     project_id: int | None = None
-    """The project of the run; None if its definition is gone."""
+    """The project of the run; None if its definition was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -405,7 +405,7 @@ def _child_definitions(
 ) -> dict[int, int]:
     """Return the definition that each of these attempts names, by its id or by its name.
 
-    An id is checked where the child begins; a name means what `common.model.reach` says.
+    An id is checked when the child starts; `common.model.reach` resolves a name.
     """
     found: dict[int, int] = {}
     names: dict[int, tuple[str, int]] = {}

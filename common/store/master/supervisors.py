@@ -205,7 +205,7 @@ class PostgresSupervisorStore:
             )
 
     def connection(self, supervisor_id: str, name: str) -> str | None:
-        """Return the row's text of a connection that a supervisor may use; None without one."""
+        """Return `connection_params` of a connection that a supervisor may use, or None."""
         with transaction(self._engine) as db:
             return connection_of_supervisor(db, supervisor_id, name)
 

@@ -68,7 +68,7 @@ def datasources(
 def datasource_page(
     db: Connection, *, seen_by: Principal, after: int, limit: int
 ) -> list[DatasourceView]:
-    """List the data sources that a principal sees by id, from the one behind `after` on."""
+    """List the data sources that a principal sees, by id, starting after the id `after`."""
     own = datasource.c.id
     shown = select(datasource).where(is_shown(GrantKind.DATASOURCE, seen_by))
     return _views(db, shown.where(own > after).order_by(own).limit(limit))

@@ -67,7 +67,7 @@ class DefinitionRow:
     create_time: datetime
     update_time: datetime
     project_name: str | None = None
-    """None where a change returns the row."""
+    """None in a row that a change returned."""
 
 
 def save_definition(
@@ -254,9 +254,9 @@ def rename_definition(db: Connection, definition_id: int, name: str) -> None:
 def resolve_references(
     db: Connection, definition_id: int, *, version: int, document: str, tenant_id: int
 ) -> None:
-    """Store the numbers of objects that a definition names, which means the same as before.
+    """Store the ids that the names in a definition resolve to; its meaning does not change.
 
-    `NotAllowedError` if the definition has another version.
+    Raises `NotAllowedError` if the definition has another version.
     """
     changed = db.execute(
         update(process_definition)

@@ -101,7 +101,7 @@ class DeletedInstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDocument:
-    """A live run with its copy of the JSON; `project_id` is None if its definition is gone."""
+    """A live run and its copy of the JSON; `project_id` is None if its definition was deleted."""
 
     id: int
     project_id: int | None
@@ -323,7 +323,7 @@ def schedules_to_delete(db: Connection, definition_ids: Collection[int]) -> dict
 
 
 def delete_definitions(db: Connection, ids: Collection[int]) -> frozenset[int]:
-    """Delete those of these that are OFFLINE, with their shares; return their ids."""
+    """Delete the definitions among these that are OFFLINE, with their shares; return the ids."""
     gone = frozenset(
         db.scalars(
             delete(process_definition)

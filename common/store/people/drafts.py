@@ -195,6 +195,6 @@ def _whose(
 
 
 def _add_content(db: Connection, draft_id: int, revision: int, content: str) -> None:
-    # Encrypted as a whole, since an unfinished draft may be invalid JSON.
+    # Encrypted as a whole, because an unfinished draft may be invalid JSON.
     kept = {"draft_id": draft_id, "revision": revision, "content": Whole(content)}
     db.execute(insert(definition_draft_save).values(**kept))

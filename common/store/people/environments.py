@@ -108,7 +108,7 @@ def environment_count(
 
 
 def environment_names(db: Connection, *, seen_by: Principal | None = None) -> dict[int, str]:
-    """Return the names of all environments, or of those that a principal sees, by their codes."""
+    """Return the names of all environments, or only of visible ones, by their codes."""
     row = environment.c
     statement = select(row.code, row.name).where(is_shown(GrantKind.ENVIRONMENT, seen_by))
     return {each.code: each.name for each in db.execute(statement)}

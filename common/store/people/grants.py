@@ -1,4 +1,4 @@
-"""Grants of shared objects to projects, as people give them, take them away and list them."""
+"""Statements by which people create, revoke and list grants of shared objects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_USER: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedObject:
-    """An object that can be granted. `number` is what its grants name it by."""
+    """An object that can be granted. `number` is the number in its grants."""
 
     kind: GrantKind
     id: int
@@ -59,7 +59,7 @@ class ProjectOfGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectGrants:
-    """An object with the projects that may use it, by their names."""
+    """An object with the projects that may use it, ordered by name."""
 
     object: SharedObject
     projects: tuple[ProjectOfGrant, ...]
@@ -91,7 +91,7 @@ def _objects(kind: GrantKind) -> Select[Any]:
 
 
 def objects_given(db: Connection, kind: GrantKind, given: str | int) -> list[SharedObject]:
-    """List the objects of this name, or else the one with this id; an environment's code too."""
+    """List the objects with this name, or else the objects with this id or environment code."""
     row_id, number, name = _columns(kind)
     found: list[SharedObject] = []
     if isinstance(given, str) and "\0" not in given:
@@ -114,7 +114,7 @@ def object_names(db: Connection, kind: GrantKind) -> list[str]:
 
 
 def projects_given(db: Connection, principal: Principal, given: str | int) -> list[ProjectOfGrant]:
-    """List the projects of this name that the principal sees, or else the one with this id."""
+    """List the projects with this name that the principal sees, or else with this id."""
     seen = select(project.c.id, project.c.name).where(seen_projects(principal, project.c.id))
     rows: list[Any] = []
     if isinstance(given, str) and "\0" not in given:
@@ -134,7 +134,7 @@ def project_name(db: Connection, project_id: int) -> str | None:
 def add_grant(
     db: Connection, kind: GrantKind, number: int, *, project_id: int, user_id: int
 ) -> bool:
-    """Insert a grant; False if it is there already."""
+    """Insert a grant; False if it exists already."""
     added = db.execute(
         insert(grant)
         .values(object_type=int(kind), object_id=number, project_id=project_id, user_id=user_id)
@@ -144,7 +144,7 @@ def add_grant(
 
 
 def remove_grant(db: Connection, kind: GrantKind, number: int, *, project_id: int) -> bool:
-    """Delete a grant; False if there is none."""
+    """Delete a grant; False if it does not exist."""
     gone = db.execute(
         delete(grant)
         .where(grant.c.object_type == int(kind))
@@ -162,9 +162,9 @@ def object_grants(
     after: int | None = None,
     limit: int | None = None,
 ) -> list[ObjectGrants]:
-    """List the objects of these kinds by kind and name, or the one that grants name by a number.
+    """List the objects of these kinds by kind and name; with `number`, only the object it names.
 
-    With `after` they are ordered by id, from the one behind that id on.
+    With `after` they are ordered by id, starting after that id.
     """
     rows: list[Any] = []
     for kind in kinds:
@@ -219,7 +219,7 @@ def granted_numbers_named(db: Connection, kind: GrantKind, project_id: int) -> d
 
 
 def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, frozenset[int]]:
-    """Return the numbers of the objects of each kind that a project may use, by one statement."""
+    """Return the numbers of all objects that a project may use, by kind, with one statement."""
     found: dict[GrantKind, set[int]] = {kind: set() for kind in GrantKind}
     granted = select(grant.c.object_type, grant.c.object_id)
     for row in db.execute(granted.where(grant.c.project_id == project_id)):
@@ -230,8 +230,9 @@ def granted_numbers(db: Connection, project_id: int) -> Mapping[GrantKind, froze
 def is_shown(kind: GrantKind, principal: Principal | None) -> ColumnElement[bool]:
     """Build the condition of lists: the principal sees this object of the kind's table.
 
-    Users see the objects of projects that they see, and pools that they made. Without a principal
-    the condition is true: for checks of the whole table, of which no user is told.
+    Users see the objects granted to projects that they see, and pools that they created;
+    administrators see all objects. Without a principal the condition is true: for checks of the
+    whole table with results that no user sees.
     """
     if principal is None:
         return true()

@@ -1,6 +1,6 @@
 """The name of a row's project, as a column of the lists that people read.
 
-A subquery and not a join, so that the statements of lists keep their plans.
+It is a subquery, because a join would change the plans of the list statements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from common.store.tables import project
 
 
 def project_name(project_id: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Build the column `project_name` of a row with this project; NULL without one."""
+    """Build the column `project_name` of a row with this project; NULL without a project."""
     return (
         select(project.c.name)
         .where(project.c.id == project_id)

@@ -104,7 +104,7 @@ def may_anywhere(db: Connection, principal: Principal, action: Action) -> bool:
 def may_in(
     principal: Principal, action: Action, project_id: ColumnElement[Any]
 ) -> ColumnElement[bool]:
-    """Build the condition that the principal may do this in a row's project."""
+    """Build the condition that the principal may perform an action in a row's project."""
     return actions_in(principal, project_id).op("&")(int(action)) != 0
 
 
@@ -174,7 +174,7 @@ def _is_administrator(user_id: ColumnElement[int]) -> ColumnElement[bool]:
 
 
 def sees_shared(principal: Principal) -> ColumnElement[bool]:
-    """Build the condition that shared objects are shown to the principal without a grant."""
+    """Build the condition that the principal sees shared objects without a grant."""
     if principal.owns_database:
         return true()
     if not principal.scope & Action.VIEW:

@@ -1,7 +1,7 @@
-"""Columns that may hold secrets, to encrypt what is stored in clear.
+"""Columns that may hold secrets, to encrypt secrets that are stored in clear.
 
-A row is updated only if it has not changed since it was read. The connection must be one without
-keys (`common.store.connect:engine`), so that it returns the stored text.
+A row is updated only if it has not changed since it was read. The connection must have no keys
+(`common.store.connect:engine`), so that it returns the stored text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SealedColumn:
 
     @property
     def name(self) -> str:
-        """The table and the column, for people."""
+        """The table and the column, for messages."""
         return f"{self.table.name}.{self.column.name}"
 
 
@@ -43,7 +43,7 @@ class StoredText:
 
 
 def sealed_columns() -> Iterator[SealedColumn]:
-    """Return all columns of texts and of JSON, in order of tables."""
+    """Yield the text and JSON columns by table, without keys and without the audit log."""
     for table in tables.metadata.sorted_tables:
         if table.name in _NEVER_CHANGED or not table.primary_key.columns:
             continue
@@ -56,7 +56,7 @@ def sealed_columns() -> Iterator[SealedColumn]:
 def stored_texts(
     db: Connection, where: SealedColumn, *, after: tuple[Any, ...] | None, limit: int
 ) -> list[StoredText]:
-    """Return texts that may hold a secret, in order of their keys, from behind a key on."""
+    """Return texts that may hold a secret, in order of their keys, starting after a key."""
     keys = list(where.table.primary_key.columns)
     text = cast(where.column, Text)
     found = select(*keys, text).order_by(*keys).limit(limit)
@@ -72,7 +72,7 @@ def stored_texts(
 def replace_texts(
     db: Connection, where: SealedColumn, texts: Sequence[tuple[StoredText, str]]
 ) -> int:
-    """Write texts in the place of those that were read; return the number of rows changed."""
+    """Replace texts that have not changed since they were read; return the number of rows."""
     changed = 0
     for before, after in texts:
         key = zip(where.table.primary_key.columns, before.key, strict=True)

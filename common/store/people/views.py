@@ -411,7 +411,8 @@ def task_instances(
 ) -> list[TaskInstanceView]:
     """List attempts in the order in which they were made; with a `limit`, the newest.
 
-    Without a run the principal's projects limit them; with one the caller has checked the right.
+    The principal's projects limit the list, unless the caller names a run or `ids`, for which it
+    has checked the right.
     """
     if process_instance_id is not None and states is None and ids is None and not valid_only:
         values = {"process_instance_id": process_instance_id, "limit": limit}

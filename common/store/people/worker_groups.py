@@ -98,7 +98,7 @@ def worker_group_id(db: Connection, name: str) -> int | None:
 
 
 def worker_group_names(db: Connection, *, seen_by: Principal | None = None) -> list[str]:
-    """Return the names of all worker groups, or of those that a principal sees, by their ids."""
+    """Return the names of all worker groups, or only of visible ones, in order of id."""
     shown = is_shown(GrantKind.WORKER_GROUP, seen_by)
     return list(db.scalars(select(worker_group.c.name).where(shown).order_by(worker_group.c.id)))
 

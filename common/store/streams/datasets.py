@@ -64,9 +64,9 @@ _OWN: Final = FixedStatement(
 
 
 def own_new(db: Connection, name: str, task_id: int) -> bool:
-    """Give a dataset that has nothing yet to the project of an attempt; False if nothing changed.
+    """Claim a new, empty dataset for the project of an attempt; return True if it was claimed.
 
-    Another project may have got the dataset since the caller looked.
+    Another project may have claimed the dataset since the caller's check.
     """
     return _OWN.execute(db, {"dataset": name, "task_id": task_id}).rowcount == 1
 

@@ -261,7 +261,7 @@ class _RefusedError(Exception):
 
 
 class _NotSharedError(_RefusedError):
-    """Rolls the transaction back: the task may not even learn what was published."""
+    """A refusal that rolls back the transaction and does not reveal any published data."""
 
     def __init__(self, dataset: str) -> None:
         super().__init__(Conflict(reason=not_shared(dataset)))

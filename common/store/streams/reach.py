@@ -1,7 +1,7 @@
-"""The SQL of the rule that tasks reach the datasets of their project, and those shared with it.
+"""The SQL of the rule that tasks reach the datasets of their project and datasets shared with it.
 
-A name that no dataset has yet is open to every project: the first publication gives the dataset to
-the project of its task. A dataset with rows and without a project is closed to all. The conditions
+Every project may use a name that no dataset has yet. The first publication claims the dataset for
+the project of its task. No project may use a dataset that has rows but no project. The conditions
 are parts of the statements that read or change a dataset, so the rule costs no round trip.
 """
 
@@ -38,7 +38,7 @@ from common.store.transaction import AnyRow
 
 
 def project_of_task(task_id: Any) -> ColumnElement[Any]:
-    """Build the query of the project of an attempt; NULL if its definition is gone."""
+    """Build the query for the project of an attempt; NULL if its definition was deleted."""
     of_task = task_instance.alias("reaching")
     run = process_instance.alias("reaching_run")
     definition = process_definition.alias("reaching_definition")
@@ -71,7 +71,7 @@ def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[
         .scalar_subquery()
     )
     has_rows = exists().where(published.c.dataset == name).correlate_except(published)
-    # The second condition is computed only for a dataset without a project.
+    # The second condition is evaluated only for a dataset without a project.
     return func.coalesce(allowed, ~has_rows)
 
 
@@ -79,8 +79,8 @@ _NAME: Final = cast(bindparam("dataset"), Text)
 TASK_REACHES: Final = reaches_dataset(
     project_of_task(cast(bindparam("task_id"), Integer)), _NAME
 ).label("reached")
-"""The condition for the parameters `dataset` and `task_id`."""
-# Locked against its end: a failover waits for the commit, or has changed the state before.
+"""The condition with the parameters `dataset` and `task_id`."""
+# The lock keeps the attempt running: a failover waits for the commit, or has already ended it.
 _WRITER: Final = (
     select(
         and_(task_instance.c.state == TaskState.RUNNING, task_instance.c.flag == 1).label(
@@ -96,13 +96,13 @@ _LOOK: Final = select(TASK_REACHES)
 
 
 def find_writer(db: Connection, task_id: int, name: str) -> AnyRow | None:
-    """Lock an attempt that publishes; return `is_running`, `reached` and `is_owned`."""
+    """Lock a publishing attempt; return `is_running`, `reached` and `is_owned`."""
     return db.execute(_WRITER, {"task_id": task_id, "dataset": name}).first()
 
 
 def claims(db: Connection, task_id: int, name: str) -> bool:
-    """Give a new dataset to the project of an attempt; return True if that project reaches it."""
+    """Claim a new dataset for the project of an attempt; return True if the project reaches it."""
     if own_new(db, name, task_id):
         return True
-    # A publication of another project may have been first.
+    # Another project may have published first.
     return bool(db.scalar(_LOOK, {"task_id": task_id, "dataset": name}))

@@ -182,8 +182,8 @@ def used_segments(
     """Return the segments whose rows are the dataset's, or that have some in the interval.
 
     An attempt does not see what was added beside a lock by which it replaces: that stays anyway,
-    and would be there twice if the attempt wrote it again. It sees nothing of a dataset that its
-    project does not reach.
+    and would be there twice if the attempt wrote it again. An attempt sees no segment of a dataset
+    that its project does not reach.
     """
     values: dict[str, Any] = {"dataset": dataset}
     statement = _USED

@@ -36,10 +36,10 @@ READER_COLUMNS: Final = "reader_columns"
 
 
 def seen_by_reader(columns: str, *, masked: str = "") -> dict[str, Any]:
-    """List the columns that the reading role sees; a table without such a list is hidden from it.
+    """List the columns that the reading role sees; it does not see a table without a list.
 
-    `masked` columns hold texts of programs: the role sees no text in which a secret may occur.
-    List no column that may hold values of parameters, scripts, addresses of people or credentials.
+    `masked` columns contain texts of programs; the view hides a text that may contain a secret. Do
+    not list columns that may contain parameter values, scripts, addresses of people or credentials.
     """
     return {READER_COLUMNS: (tuple(columns.split()), tuple(masked.split()))}
 

@@ -116,14 +116,14 @@ task_lock_request: Final = Table(
 )
 Index("t_ds_task_lock_request_task_idx", task_lock_request.c.task_id)
 
-# The project of a dataset: the first one that published into it, or fed it.
+# The project of a dataset: the first project that published to it or fed it.
 dataset: Final = Table(
     "t_ds_dataset",
     metadata,
     Column("name", String(255), primary_key=True),
     number("project_id"),
     time_now("create_time"),
-    # The number by which `t_ds_share` names the dataset.
+    # `t_ds_share` refers to the dataset by this number.
     Column("id", Integer, Identity(), nullable=False),
     UniqueConstraint("id"),
     not_empty("name"),

@@ -10,8 +10,8 @@ from common.model.grants import GrantKind
 from common.store.tables.columns import known, metadata, number, time_now
 from common.store.tables.projects import project
 
-# `object_id` is the id of the tenant, data source, pool or worker group, and the code of an
-# environment. Triggers delete the rows of an object that is deleted.
+# `object_id` is the id of a tenant, data source, pool or worker group, or the code of an
+# environment. When an object is deleted, triggers delete its rows.
 grant: Final = Table(
     "t_ds_grant",
     metadata,

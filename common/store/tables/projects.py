@@ -1,4 +1,4 @@
-"""Projects, the rights that people hold in them, and the objects that others share with them."""
+"""Projects, the rights of people in them, and the objects that other projects share with them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ relation_project_user: Final = Table(
 )
 Index("t_ds_relation_project_user_user_id_index", relation_project_user.c.user_id)
 
-# The definitions and datasets of other projects that those of this project may use.
+# The definitions and datasets of other projects that the definitions of this project may use.
 share: Final = Table(
     "t_ds_share",
     metadata,

@@ -1,8 +1,8 @@
 """The shared objects that attempts may use, by the grants of their projects.
 
-Tenant and worker group are checked by the statement that claims an attempt, in which these
-conditions are columns. Rows of data sources and environments are read right before an attempt
-starts, and only those that its project may use. Used by `common.store.worker.tasks` alone.
+The statement that claims an attempt checks its tenant and worker group; these conditions are
+columns of it. Data sources and environments are read right before an attempt starts, and only if
+its project may use them. Only `common.store.worker.tasks` uses this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from common.store.tables import (
 from common.store.transaction import repeatable, unnested
 from common.store.worker.ports import DataSource, Environment, Wanted
 
-# The same as `effective_group`, as a column of the row.
+# The SQL form of `effective_group`.
 GROUP_OF_ATTEMPT: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
     else_=process_instance.c.worker_group_id,
@@ -49,19 +49,19 @@ _ENVIRONMENTS: Final = (
 
 
 def unless_granted(kind: GrantKind, number: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Select the number of an object that the run's project may not use; else NULL."""
+    """Build the column of an object's number if the run's project may not use it, else NULL."""
     granted = is_granted_if_any(kind, number, process_definition.c.project_id)
     return case((granted, None), else_=number)
 
 
 def lacked(tenant: int | None, group: int | None) -> tuple[GrantedObject, ...]:
-    """Return the objects that a project may not use, from the columns of `unless_granted`."""
+    """Return the objects that a project may not use, from columns that `unless_granted` built."""
     numbers = ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
     return tuple(GrantedObject(kind, number) for kind, number in numbers if number is not None)
 
 
 def datasources(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
-    """Read the data sources that exist and are granted to the projects."""
+    """Read the requested data sources that exist and are granted to their projects."""
     given = _pairs(wanted)
     rows = repeatable(engine, lambda db: db.execute(_DATASOURCES, given).all())
     return {
@@ -76,7 +76,7 @@ def datasources(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, Data
 
 
 def environments(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
-    """Read the environments that exist and are granted to the projects."""
+    """Read the requested environments that exist and are granted to their projects."""
     given = _pairs(wanted)
     rows = repeatable(engine, lambda db: db.execute(_ENVIRONMENTS, given).all())
     return {
@@ -86,7 +86,7 @@ def environments(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, Env
 
 
 def _pairs(wanted: Collection[Wanted]) -> dict[str, list[int]]:
-    """Return the parameters of `_WANTED`, without numbers that no row can have."""
+    """Return the parameters of `_WANTED`, without numbers outside the range of the columns."""
     possible = sorted({each for each in wanted if 0 < each[0] < 2**31 and 0 < each[1] < 2**63})
     return {
         "wanted_project_id": [project for project, _ in possible],

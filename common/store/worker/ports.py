@@ -25,7 +25,7 @@ from common.model.states import TaskState
 from common.model.workers import WorkerMode
 
 Wanted: TypeAlias = tuple[int, int]
-"""A project, and the number of an object that one of its tasks names."""
+"""A project and the number of an object that one of its tasks names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,11 @@ class ClaimedTask:
     environment: Environment | None = None
     """The environment that it names; filled as data sources are."""
     project_id: int = 0
-    """The project of its definition; 0 if that is gone."""
+    """The project of its definition; 0 if the definition was deleted."""
     lacks: tuple[GrantedObject, ...] = ()
-    """The tenant and the worker group that its project may not use, if it names such."""
+    """The tenant and the worker group of the attempt that its project may not use."""
     names_tenant: bool = False
-    """True if the run has a tenant itself; else it has its creator's."""
+    """True if the run names a tenant; else it has the tenant of its creator."""
 
 
 class ReportRefusedError(SchedulerError):
@@ -203,7 +203,7 @@ class TaskStore(Protocol):
 
         An attempt that is left out has ended, was withdrawn, or was claimed by another worker; or
         it is not everybody's, if it was only `hinted` at: whoever reads the tables may do that.
-        A reserved worker claims nothing without a group.
+        A reserved worker claims no attempt without a group.
         """
         ...
 
@@ -220,11 +220,11 @@ class TaskStore(Protocol):
         ...
 
     def datasources(self, wanted: Collection[Wanted]) -> dict[Wanted, DataSource]:
-        """Return the data sources, given their ids, that exist and are granted to the projects."""
+        """Return the data sources with these ids that exist and are granted to their projects."""
         ...
 
     def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
-        """Return the environments, by their codes, that exist and are granted to the projects."""
+        """Return the environments with these codes that exist and are granted to their projects."""
         ...
 
     def former_quality(

@@ -52,7 +52,7 @@ _WORK: Final = (
 class StreamWork:
     """The work of an attempt. `document`: the specification, which may hold secrets.
 
-    `connection`: the row's text of the connection that it names; None if there is none for it.
+    `connection`: `connection_params` of the connection that the specification names, or None.
     """
 
     assignment: Assignment

@@ -129,7 +129,7 @@ def _named_in(state: TaskState) -> ColumnElement[bool]:
 
 
 _GROUP: Final = func.greatest(task_instance.c.worker_group_id, process_instance.c.worker_group_id)
-"""More than 0 if the attempt is bound to a worker group."""
+"""Greater than 0 if the attempt is bound to a worker group."""
 
 # A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
 _CLAIMABLE: Final = (
@@ -168,7 +168,7 @@ _CLAIMABLE: Final = (
         process_instance.c.executor_id,
         process_definition.c.project_id,
         _OWN_TENANT.c.id.is_not(None).label("names_tenant"),
-        # A grant may be taken away after the attempt was submitted.
+        # A grant may be revoked after the attempt was submitted.
         unless_granted(GrantKind.TENANT, _of_tenant("id")).label("lacked_tenant"),
         unless_granted(GrantKind.WORKER_GROUP, GROUP_OF_ATTEMPT).label("lacked_group"),
     )
@@ -200,7 +200,7 @@ _CLAIMABLE: Final = (
             _GROUP <= 0,
         )
     )
-    # This holds for the queue, a hint, and a choice made before the worker was reserved.
+    # This covers the queue, hints, and a choice from before the worker was reserved.
     .where(or_(cast(bindparam("takes_any"), Boolean), _GROUP > 0))
     .with_for_update(of=task_instance, key_share=True, skip_locked=True)
 )

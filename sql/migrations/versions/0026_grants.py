@@ -1,8 +1,8 @@
 """Grants of tenants, data sources, environments, pools and worker groups to projects.
 
-What the definitions, live runs, schedules, complements and waiting commands of a project name at
-the time of the upgrade is granted to the project, and so is what its authors were given in
-`t_ds_relation_datasource_user`. Tenant 1 is granted to project 1: rows typed by hand there run.
+The upgrade grants to each project the objects that its definitions, live runs, schedules,
+complements and waiting commands name, and the data sources of its authors in
+`t_ds_relation_datasource_user`. Project 1 gets tenant 1, so that rows inserted there by hand run.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ CREATE TRIGGER orcaflow_grants_revoked
     ),
 )
 
-# The objects of each kind, by the number that grants name and by their names. Of several with one
-# name, the definitions meant the oldest tenant and group, and any data source.
+# The objects of each kind: the number in their grants, and their name. A name in a document grants
+# all objects with that name.
 _OBJECTS = {
     _TENANT: "SELECT id, tenant_code FROM t_ds_tenant ORDER BY id",
     _DATASOURCE: "SELECT id, name FROM t_ds_datasource ORDER BY id",
@@ -180,7 +180,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _named(document: Any) -> Iterator[tuple[int, Any]]:
-    """Yield what the document of a definition names: the kind, and an id or a name."""
+    """Yield the objects that the document of a definition names: the kind, and an id or a name."""
     whole = _object(document)
     yield _TENANT, whole.get("tenantId")
     yield _TENANT, whole.get("tenantCode")
@@ -207,7 +207,7 @@ def _named(document: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _numbers(given: Any, known: Mapping[int, str]) -> Iterator[int]:
-    """Yield the objects that an id, the digits of one, or a name stands for."""
+    """Yield the numbers of the objects with this id, as a number or as digits, or this name."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         return
     text = str(given).strip()

@@ -1,7 +1,7 @@
-"""Shares of definitions with other projects, and one for each reference that crosses projects now.
+"""Shares of definitions with other projects; existing references between projects get one each.
 
-Until this revision a definition could name any definition of the cluster. From here on it needs a
-share to name one of another project, so each such reference that exists gets its share.
+Before this revision a definition could name any definition of the cluster. Since this revision it
+needs a share to name a definition of another project.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATEMENTS = (
     "CREATE INDEX t_ds_share_project_index ON t_ds_share (project_id, object_type)",
 )
 _PAGE = 200
-# What runs now keeps its own copy of its definition.
+# Live runs have separate copies of their definitions.
 _DOCUMENTS = (
     """
     SELECT id, project_id, process_definition_json AS document
@@ -50,8 +50,8 @@ _DOCUMENTS = (
     ORDER BY run.id LIMIT :page
     """,
 )
-# An id that is in the referring project needs no share. A name means a definition of the project if
-# it has one of that name, and else the first that any project has.
+# A definition of the referring project needs no share. A name refers to the project's definition
+# with that name or, if it does not exist, to the definition with the lowest id and that name.
 _SHARE = """
     INSERT INTO t_ds_share (object_type, object_id, project_id, user_id)
     SELECT 'definition', target.id, asking.id, 0
@@ -93,7 +93,7 @@ def _share(db: Connection, query: str) -> None:
 
 
 def _references(document: str) -> Iterator[int | str]:
-    """Yield the ids and the names of definitions in a document; what can't be read has none."""
+    """Yield the ids and names of definitions in a document; nothing from unreadable parts."""
     for node in _list(_object(document).get("tasks")):
         node = _object(node)
         kind = str(node.get("type", "")).upper()

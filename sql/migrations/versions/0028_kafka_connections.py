@@ -1,4 +1,4 @@
-"""Connections to Kafka: data sources of the type 100, which supervisors name."""
+"""Connections to Kafka: data sources of type 100, which supervisors name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Numbers of datasets, for shares, and a share for each use of a dataset by another project.
+"""Numbers of datasets for shares, and a share for each use of a dataset by another project.
 
-Until this revision a task could lock, read and change every dataset of the cluster. From here on it
-needs a share for a dataset of another project, so each use that definitions name gets its share. A
-dataset with rows and without a project goes to the first project whose definitions name it.
+Before this revision a task could lock, read and change every dataset of the cluster. Since this
+revision it needs a share for a dataset of another project, so existing definitions and live runs
+get shares for the datasets that they name. A dataset with rows but no project goes to the project
+of the first definition that names it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STATEMENTS = (
     "ALTER TABLE t_ds_dataset ADD CONSTRAINT t_ds_dataset_id_key UNIQUE (id)",
 )
 _PAGE = 200
-# What runs now keeps its own copy of its definition.
+# Live runs have separate copies of their definitions.
 _DOCUMENTS = (
     """
     SELECT id, project_id, process_definition_json AS document
@@ -77,7 +78,7 @@ def _share(db: Connection, query: str) -> None:
 
 
 def _names(document: str) -> Iterator[str]:
-    """Yield the names of datasets in a document; what can't be read has none."""
+    """Yield the names of datasets in a document; nothing from unreadable parts."""
     for node in _list(_object(document).get("tasks")):
         node = _object(node)
         params = _object(node.get("params"))

@@ -179,9 +179,10 @@ class StreamTask:
         secrets: Mapping[str, str] | None = None,
         connection: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` is made, and removed at the end; `secrets` are those that the spec names.
+        """`folder` is created, and removed at the end.
 
-        `connection` has the properties of the connection that it names.
+        `secrets` are the variables that the specification names, and `connection` has the
+        properties of the connection that it names.
         """
         self._spark = spark
         self._spec = spec
