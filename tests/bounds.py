@@ -1,7 +1,7 @@
-"""Limits for tests that repeat a step until something has happened.
+"""Limits for tests that repeat a step until a condition holds.
 
-Without one, a fault that keeps it from happening ends the test by pytest's time limit, after ten
-minutes and without a word about what was missing.
+Without a limit, a fault that prevents the condition ends the test by pytest's time limit, after
+ten minutes and without naming the condition.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from common.clock import SystemClock
 def step_until(
     is_so: Callable[[], bool], step: Callable[[], object], *, awaited: str, steps: int = 1_000
 ) -> None:
-    """Repeat a step until it is so; fail after that many steps.
+    """Repeat a step until a condition holds; fail after `steps` steps.
 
-    For steps that change what is checked: virtual clocks, in-memory tables.
+    For steps that change the checked state themselves: virtual clocks, in-memory tables.
     """
     for _ in range(steps):
         if is_so():
@@ -33,9 +33,9 @@ def step_within(
     awaited: str,
     within: timedelta = timedelta(seconds=30),
 ) -> None:
-    """Repeat a step until it is so; fail after that time. For the effects of other threads.
+    """Repeat a step until a condition holds; fail after `within`. For effects of other threads.
 
-    The limit is far above what the step takes on a busy machine, so no outcome depends on it.
+    The limit is far above the usual time on a busy machine, so no outcome depends on it.
     """
     clock = SystemClock()
     deadline = clock.monotonic() + within.total_seconds()

@@ -1,4 +1,4 @@
-"""Questions to brokers, asked in the process of the test: its patches hold there."""
+"""Broker queries that run in the test's process, so that the test's patches apply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.stream_specs import a_spec
 
 
 class Here:
-    """Brokers that the program's own function asks, without its process."""
+    """A replacement for `BrokerProcess` that calls the program's function in this process."""
 
     def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot:
         request = {"topic": topic, "properties": properties.document()}
@@ -24,6 +24,6 @@ class Here:
 
 
 def ask_kafka(io: IoConfig, connection: Mapping[str, str] | None = None) -> StreamSnapshot:
-    """Return the offsets of a topic, as the master learns them."""
+    """Return the offsets of a topic as the master reads them."""
     offsets = KafkaOffsets(Here(), environment={}, connection=lambda _: connection or {})
     return offsets.ask(dataclasses.replace(a_spec(), io=io))

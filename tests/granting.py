@@ -1,4 +1,4 @@
-"""Grants for tests that type rows of shared objects: all there are, to the default project."""
+"""Grants of all shared objects to the default project, for tests that insert them with SQL."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def grant_all(db: Connection) -> None:
 
 
 def names_shared(statement: str) -> bool:
-    """True for a statement about rows of shared objects."""
+    """Return True if a statement names a table of shared objects."""
     return any(name in statement for name in SHARED)

@@ -90,7 +90,7 @@ class ByLength:
 
 
 class Dictionary:
-    """An object that a file makes for others, as the `components` of Flux."""
+    """An object that other objects refer to, as in `components` of a Flux file."""
 
     def __init__(self, *words: str) -> None:
         self.words = list(words)
@@ -101,7 +101,7 @@ class Dictionary:
 
 
 class Known(Forward):
-    """Has objects of a file, given in each of the ways of Flux."""
+    """A bolt that receives objects of a file in each way that Flux supports."""
 
     def __init__(self, dictionary: object = None, others: object = None) -> None:
         self.dictionary = dictionary

@@ -1,4 +1,4 @@
-"""The tables of shared objects, whose rows the stores of the conformance tests grant."""
+"""Tables of shared objects. The stores of the conformance tests grant their rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRANTED: Final = {
 }
 RESTORED: Final = (
     "UPDATE t_ds_user SET tenant_id = 1, queue = NULL",
-    # Triggers have deleted the others with their objects.
+    # Triggers deleted the other grants together with their objects.
     "INSERT INTO t_ds_grant VALUES (1, 1, 1) ON CONFLICT DO NOTHING",
 )
 """Statements that restore the seeded rows."""

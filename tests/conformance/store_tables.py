@@ -165,11 +165,11 @@ class Tables(Protocol):
     def retention(self) -> RetentionStore: ...
 
     def insert(self, table: Table, **columns: Any) -> int:
-        """Insert a row; an object that projects share is granted to project 1."""
+        """Insert a row; grant a shared object to project 1."""
         ...
 
     def revoke(self, kind: GrantKind, number: int) -> None:
-        """Take the grant of a shared object from project 1."""
+        """Revoke project 1's grant of a shared object."""
         ...
 
     def update(self, table: Table, row_id: int, **columns: Any) -> None: ...
@@ -462,7 +462,7 @@ STOPPING = StopProcess(deadline=LATER)
 
 
 def in_project(db: Tables, owned: Ownership) -> None:
-    """Give the run a definition of project 1, whose pools its attempts may use."""
+    """Give the run a definition of project 1, so that its attempts may use the project's pools."""
     known = {row["id"] for row in db.rows(t.process_definition)}
     if the_process(db, owned)["process_definition_id"] not in known:
         run = owned.process_instance_id

@@ -170,7 +170,7 @@ class PostgresStreams:
         with db.engine.begin() as rows:
             for table in (t.stream_task, t.supervisor, t.supervisor_runtime):
                 rows.execute(delete(table))
-            # The runs' definition, whose project gets the datasets.
+            # The definition of the runs. New datasets belong to its project.
             definition = {"id": 1, "name": "flights", "project_id": 1}
             rows.execute(upsert(t.process_definition).values(definition).on_conflict_do_nothing())
 
@@ -248,7 +248,7 @@ class PostgresStreams:
         return self._datasets.publish(task_id, dataset, made, stream_range=stream_range, **more)
 
     def paths(self, task_id: int, dataset: str, chunk: int) -> list[str]:
-        # 0 is a reader without an attempt, which sees all segments.
+        # 0 stands for a reader without an attempt. Such a reader sees all segments.
         with self._engine.connect() as db:
             segments = used_segments(db, dataset, hour(chunk), task_id=task_id or None)
         return [path for segment in segments for path in segment.files]

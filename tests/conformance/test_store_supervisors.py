@@ -176,7 +176,7 @@ def test_a_former_lease_of_the_same_master_writes_nothing(streams: Streams) -> N
     store.release(MASTER, [former])
     present = owned(streams, former.supervisor)
     assert present.epoch == former.epoch + 1
-    # The owner and its lease are right; only the epoch shows that the step is from before.
+    # The owner and the lease are valid. Only the epoch shows that the step is stale.
     with pytest.raises(LeaseLostError):
         apply(streams, former, StartAssignment(assignment=a_task(former)))
     assert loaded(streams, present).tasks == ()

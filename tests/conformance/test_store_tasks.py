@@ -104,7 +104,7 @@ def test_a_reserved_worker_claims_no_attempt_without_a_group(db: Tables, *, hint
     db.update(t.process_instance, bound.process_instance_id, worker_group_id=4)
     a, b, c, d = (*submit(db, shared, "a", "b", "c"), *submit(db, bound, "d"))
     db.update(t.task_instance, b, worker_group_id=4)
-    # A choice that a master made before the worker was reserved.
+    # A master chose this worker before the worker was reserved.
     db.update(t.task_instance, c, host=WORKER.address)
 
     def claimed(*, is_reserved: bool) -> list[int]:
@@ -118,7 +118,7 @@ def test_a_reserved_worker_claims_no_attempt_without_a_group(db: Tables, *, hint
         )
         return [each.id for each in found]
 
-    # A hint claims nothing that is bound to a group.
+    # A hint never claims an attempt that is bound to a group.
     assert claimed(is_reserved=True) == ([] if hinted else [b, d])
     assert claimed(is_reserved=False) == [a, c]
 
@@ -347,7 +347,7 @@ def test_a_claim_tells_the_tenant_and_the_group_that_the_project_may_not_use(
     assert (before.project_id, before.lacks, before.names_tenant) == (1, (), True)
     db.revoke(GrantKind.TENANT, tenant)
     db.revoke(GrantKind.WORKER_GROUP, group)
-    # Only the claim shows it: the attempt was submitted before.
+    # The claim checks grants again: a grant can be revoked after an attempt was submitted.
     assert claimed("b").lacks == ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
 
 

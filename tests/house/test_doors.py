@@ -22,7 +22,7 @@ DOORS = {
         "worker/spark/managers/rest.py",
         "api/oidc/provider.py",
     ),
-    # The program that asks brokers imports it before it closes its files.
+    # The broker program imports the client before it drops its access to files.
     "confluent_kafka": ("common/kafka_topic.py", "master/broker_program.py"),
     "joserfc": ("api/oidc/id_token.py",),
     "msgspec": ("worker/spark/streaming/json_fields.py",),
@@ -119,7 +119,7 @@ def test_three_modules_change_the_account_of_a_process() -> None:
         for path in modules(*PACKAGES)
         if changes.search(path.read_text(encoding="utf-8"))
     ]
-    # The first starts the embedded PostgreSQL and the second gives up rights: neither runs a task.
+    # The first starts the embedded PostgreSQL and the second drops rights. Neither runs a task.
     assert found == [
         "common/embedded/as_account.py",
         "master/broker_program.py",

@@ -1,4 +1,4 @@
-"""The fields of answers that can hold a document are declared by what may be in them."""
+"""Fields of answers that can hold a document declare its kind of content."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ALIASES = ("Value", "Document", "Figures", "Rows")
 
 
 def test_every_open_field_of_an_answer_says_what_may_be_in_it() -> None:
-    # A bare `Any` would leave the server as it is: `Document` and `Value` mask secrets.
+    # An answer would send a bare `Any` unmasked. `Document` and `Value` mask secrets.
     found = []
     for path in sorted((ROOT / "api").glob("*answers.py")):
         for each in ast.walk(tree(path)):
-            # Shapes of requests keep what they are given.
+            # Requests are not masked.
             if not isinstance(each, ast.ClassDef) or "Shape" in map(ast.unparse, each.bases):
                 continue
             found += [

@@ -1,7 +1,7 @@
-"""Calls by which a text becomes code, an object, an address or a file: each place is reviewed.
+"""Calls that turn text into code, an object, an address or a file: each call site is reviewed.
 
-A new call fails here until its place is listed with the reason why no user's value decides what it
-does. `docs/security.md` has the rules for values of users that do reach a library.
+A new call fails this test until it is listed with the reason why no user controls its effect.
+`docs/security.md` has the rules for user values that do reach a library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SINKS = frozenset(
 )
 
 _STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output"})
-"""Functions that start a program and take `shell`."""
+"""Functions that start a program and accept `shell`."""
 _TOPOLOGY = "the author's own command and the task that runs the topology, never a daemon"
 _AS_THE_TASK = "the process of a task, which runs as the task's account"
 _DATA_SOURCE = "checked by common.model.datasource_urls"
@@ -71,7 +71,7 @@ REVIEWED = {
 
 
 def _name(function: ast.expr) -> str | None:
-    """Return the sink that a call names: by its last word, or by its last two."""
+    """Return the sink that a call names, by its last one or two words."""
     match function:
         case ast.Name(id=name):
             return name if name in SINKS else None

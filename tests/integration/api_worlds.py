@@ -274,7 +274,7 @@ def headers_of(owner: Session, user: str, role: str) -> dict[str, str]:
 
 
 def headers_of_known(owner: Session, user: str) -> dict[str, str]:
-    """The headers of a user who exists."""
+    """Return the headers of an existing user."""
     life, now = timedelta(days=1), datetime.now(UTC)
     made = create_token(owner, user, name="t", role="admin", projects=(), life=life, now=now)
     return {"Authorization": f"Bearer {made.text}"}

@@ -248,7 +248,7 @@ def cli(
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[FastAPI, str]]:
-    """An api-server in a thread, for all tests of a module: each gives it its own database."""
+    """Run an api-server in a thread for all tests of a module; each test sets the database."""
     import threading
 
     import uvicorn
@@ -257,7 +257,7 @@ def served() -> Iterator[tuple[FastAPI, str]]:
     from api.server import listen
 
     app = build(Config(), engine("postgresql+psycopg2://nobody@127.0.0.1:1/none"), version="0.0.7")
-    openapi(app)  # It takes a while, and is kept.
+    openapi(app)  # It takes a second, and is cached.
     with listen("127.0.0.1", 0) as place:
         place.listen()
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
@@ -270,7 +270,7 @@ def served() -> Iterator[tuple[FastAPI, str]]:
 
 @pytest.fixture
 def cli_owner(cli: Cli, db: Engine) -> Session:
-    """A session of the owner of the database, with the settings of the command line."""
+    """Return a session of the database owner with the settings of the command line."""
     from common.config import load
 
     made = Session()
@@ -280,7 +280,7 @@ def cli_owner(cli: Cli, db: Engine) -> Session:
 
 @pytest.fixture
 def token_of(cli_owner: Session, tmp_path: Path) -> Callable[[str], str]:
-    """Makes a file with a token for the user of this name."""
+    """Return a function that creates a token for a user and stores it in a file."""
     from operations.tokens import create_token
 
     def make(user: str) -> str:
@@ -311,7 +311,7 @@ def remote(
     token_of: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cli:
-    """Runs a command by way of the server, as its administrator."""
+    """Return a function that runs a command over HTTP as an administrator."""
     app, url = served
     app.state.config, app.state.engine = cli_owner.config, db
     monkeypatch.setattr("api.routes.cluster.PATIENCE", timedelta(milliseconds=50))

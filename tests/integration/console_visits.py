@@ -56,7 +56,7 @@ FORMS = {
     "/schedules/{id}/edit": {"tag": "*", "cron": "0 0 5 * * ?"},
     "/schedules/{id}/delete": {"tag": "*"},
 }
-"""The fields that forms send beside their proof."""
+"""The fields that forms send in addition to the CSRF token."""
 
 
 def session_of(client: TestClient, owner: Session, name: str, role: str | None) -> str:

@@ -39,7 +39,7 @@ class Desk:
     def __init__(self, home: Path, engine: Engine, patch: pytest.MonkeyPatch) -> None:
         self.engine = engine
         self.running: set[int] = set()
-        # The variables that streams may read; a specification names those that it gets.
+        # The variables that streams may read. A specification names the variables that it gets.
         self.variables = {"STREAM_OTHER": "of another stream"}
         self.folders = DatasetFolders(home / "datasets", cluster=CLUSTER, for_tenants=False)
         self._patch = patch

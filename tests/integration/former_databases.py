@@ -1,4 +1,4 @@
-"""Databases of former revisions, for tests of migrations."""
+"""Databases at earlier revisions, for tests of migrations."""
 
 from __future__ import annotations
 

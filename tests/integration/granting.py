@@ -1,4 +1,4 @@
-"""Shared objects and their grants to projects, for tests of the doors to them."""
+"""Shared objects and their grants to projects, for tests of access to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECTS: Final = {
 
 
 def objects_of_others(owner: Session) -> dict[GrantKind, int]:
-    """Make the objects, grant them to a new project `other`, and return their numbers."""
+    """Create the objects, grant them to a new project `other`, and return their numbers."""
     other = create_project(owner, "other", description=None).id
     numbers = {}
     with owner.engine.begin() as connection:
@@ -44,7 +44,7 @@ def grant_to(connection: Connection, kind: GrantKind, number: int, project: int)
 
 
 def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
-    """Grant the shared objects among those of a world to its project."""
+    """Grant the shared objects of a world to its project."""
     with db.begin() as connection:
         for word, kind in KINDS.items():
             if word not in objects:
@@ -59,7 +59,7 @@ def grant_objects(db: Engine, objects: dict[str, Any], project: int) -> None:
 
 
 def a_shared_object(db: Engine, word: str, project: int) -> int:
-    """Make an object of a kind that the project may use, with a name of no world."""
+    """Create an object with a unique name and grant it to the project; return its id."""
     name = f"fresh-{secrets.token_hex(4)}"
     statements = {
         "tenant": insert(t.tenant).values(tenant_code=name),

@@ -1,6 +1,6 @@
-"""Secrets planted in every field that can hold one, to be looked for in what leaves the server.
+"""Secrets planted in every field that can hold one, for searches of the server's output.
 
-Each secret is a word of its own, so that the text of an answer names the field that it came from.
+Each secret is unique, so a secret that is found in an answer identifies its field.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _OWN_KEYS: Final = frozenset({"localParams", "httpParams"})
 
 @dataclass
 class Planted:
-    """The secrets with the fields that they were put into."""
+    """The secrets with their fields."""
 
     fields: dict[str, str] = field(default_factory=dict)
 
     def new(self, place: str) -> str:
-        """Return a secret for a field."""
+        """Return a new secret for a field."""
         made = f"{_BEGIN}{len(self.fields):04d}x"
         self.fields[made] = place
         return made
 
     def shown_in(self, content: bytes) -> list[str]:
-        """Return the fields whose secrets are in a text, plain or in base 64."""
+        """Return the fields of the secrets in a text, plain or in base64."""
         if _BEGIN.encode() in content or any(each in content for each in _ENCODED):
             return [
                 place
@@ -50,7 +50,7 @@ class Planted:
 
 
 def _cores(text: str) -> Iterator[bytes]:
-    """Yield what a text becomes in base 64 within a longer one, at each of three places."""
+    """Yield the base64 forms of a text within a longer text, one for each of three alignments."""
     raw = text.encode()
     for lead in range(3):
         bits = 8 * (lead + len(raw))
@@ -61,7 +61,7 @@ _ENCODED: Final = tuple(_cores(_BEGIN))
 
 
 def properties(planted: Planted, place: str) -> list[dict[str, Any]]:
-    """Return parameters: a secret by its name, one by its mark, and one within an address."""
+    """Return parameters with secrets: by name, by mark, and within an address."""
     return [
         _property("db_password", planted.new(f"{place}, secret name")),
         {**_property("marked", planted.new(f"{place}, marked")), "secret": True},
@@ -81,7 +81,7 @@ def an_address(planted: Planted, place: str) -> str:
 
 
 def consumer_properties(planted: Planted, place: str) -> dict[str, Any]:
-    """Return properties of a Kafka consumer, with a secret in each form that one can have."""
+    """Return properties of a Kafka consumer, with a secret in each form that Orcaflow supports."""
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required password="{}";'
     provided = {"type": "default", "password": planted.new(f"{place}, provider")}
     many = {"type": "mapString", "config": {"sasl.password": planted.new(f"{place}, dynamic")}}
@@ -96,7 +96,7 @@ def consumer_properties(planted: Planted, place: str) -> dict[str, Any]:
 
 
 def a_value(planted: Planted, key: Key, place: str) -> Any:
-    """Return a value for a key of a task with all the secrets that its shape can hold."""
+    """Return a value for a key of a task, with each secret that its shape can hold."""
     if key.name in OPTION_KEYS:
         option, setting = planted.new(f"{place}, option"), planted.new(f"{place}, setting")
         return f"--password {option} --conf spark.ssl.keyPassword={setting}"
@@ -118,7 +118,7 @@ def a_value(planted: Planted, key: Key, place: str) -> Any:
 
 
 def tasks(planted: Planted) -> Iterator[dict[str, Any]]:
-    """Yield a task of each type, with all its keys; and one that reads Kafka."""
+    """Yield a task of each type with all its keys, and a task that reads Kafka."""
     for name in known_task_types():
         params = {
             key.name: value
@@ -147,7 +147,7 @@ def a_document(planted: Planted, place: str, name: str) -> dict[str, Any]:
 
 
 def plant(db: Engine, world: World, planted: Planted, name: str) -> None:
-    """Put secrets into the rows of a world, as its definitions and runs would have brought them."""
+    """Store secrets in the rows of a world, as its definitions and runs would store them."""
     number = world.objects["definition"]
     document = a_document(planted, "definition", name)
     former = with_references(a_document(planted, "version", name)).document

@@ -1,4 +1,4 @@
-"""Projects with members, and definitions of theirs that refer to each other."""
+"""Projects with members, and documents of definitions that refer to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Privileges of processes, as the kernel shows them, and those that a tenant's process has."""
+"""Privileges of processes as the kernel shows them, and the privileges of a tenant's process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def own_privileges() -> Mapping[str, str]:
 def privileges_of_processes(uid: int) -> Iterator[Mapping[str, str]]:
     """Return the privileges of each process of an account."""
     for status in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):  # It has ended.
+        with suppress(OSError):  # The process has ended.
             text = status.read_text()
             if f"\nUid:\t{uid}\t" in text:
                 yield privileges(text)
 
 
 def none_but_groups(account: Account) -> Mapping[str, str]:
-    """Return the privileges of a process of a tenant: the groups of its account."""
+    """Return the privileges of a tenant's process: only the groups of its account."""
     groups = " ".join(map(str, sorted(account.groups)))
     return {**dict.fromkeys(_NAMES, "0" * 16), "NoNewPrivs": "1", "Groups": groups}

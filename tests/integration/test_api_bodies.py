@@ -1,4 +1,4 @@
-"""Bodies of requests: read strictly, and only after their user is known if they are large."""
+"""Request bodies are parsed strictly. Large ones are read only after authentication."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operations.tokens import create_token
 
 @pytest.fixture
 def admin(owner: Session) -> dict[str, str]:
-    """The headers of an administrator."""
+    """Return the headers of an administrator."""
     token = create_token(
         owner,
         "admin",

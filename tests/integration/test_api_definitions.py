@@ -581,7 +581,7 @@ def test_a_complement_is_made_once_with_those_downstream(
     ]
     other = client.post(path, json={**body, "parallelism": 2}, headers=once)
     assert (other.status_code, other.json()["mistakes"][0]["place"]) == (422, "Idempotency-Key")
-    # Definitions of a project in which the user may start nothing are left out.
+    # Definitions are left out if the user may not start runs in their project.
     with db.begin() as connection:
         project = theirs.objects["project"]
         row = t.process_definition

@@ -1,4 +1,4 @@
-"""Long work that a user asks for: it has few places, ends with its request, and delays no one."""
+"""Long requests: few places, an end of the work with its request, no delay for other users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from operations.users import create_user
 
 ONE = {"processDefinitionJson": {"tasks": [{"name": "t", "type": "SHELLX", "nope": 1}]}}
 LARGE = json.dumps([{"name": f"a{number}", **ONE} for number in range(500)]).encode()
-"""Definitions that a separate process checks."""
+"""Definitions that are large enough to be linted in a separate process."""
 
 
 def _token(owner: Session, name: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def admin(owner: Session) -> dict[str, str]:
 
 @pytest.fixture
 def port(app: FastAPI, client: TestClient) -> Iterator[int]:
-    """The port of a server with the application of the test."""
+    """Yield the port of a server with the application of the test."""
     settings = ApiConfig(port=free_port())
     server = _HttpServer(app, settings)
     server.start()
@@ -86,7 +86,7 @@ def test_x66_a_user_has_few_long_requests_and_other_requests_are_served_meanwhil
         while len(running := _linting()) < PLACES_OF_A_USER:
             pause.wait(0.01)
         for process in running:
-            process.suspend()  # They would end before the rest of this test.
+            process.suspend()  # Otherwise they would end too early.
         answers = []
         waiting = list(several)
         while len(answers) < 8 - PLACES_OF_A_USER:
@@ -106,7 +106,7 @@ def test_x66_a_user_has_few_long_requests_and_other_requests_are_served_meanwhil
     finally:
         for each in several:
             each.close()
-    # Nobody waits for the rest of the work, so it ends.
+    # No client waits for the result, so the server ends the work.
     _, alive = psutil.wait_procs(running, timeout=10)
     assert alive == []
     while app.state.heavy._taken:

@@ -88,13 +88,13 @@ def test_a_server_with_tls_is_asked_by_its_name_and_no_other_certificate(
         assert health("127.0.0.1", settings.port, certificate=certificate)[0] == "ready"
         assert health("127.0.0.1", settings.port, certificate=others)[0] == "not answering"
         assert health("127.0.0.1", settings.port)[0] == "not answering"
-        with ExitStack() as stack:  # Clients that begin no handshake; the oldest give way.
+        with ExitStack() as stack:  # Silent clients: the oldest are closed for others.
             silent = [
                 stack.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
                 for _ in range(300)
             ]
             assert Client(known).get("/me")["name"] == "admin"
-            silent[0].settimeout(4)  # Sooner than by the time limit of a handshake.
+            silent[0].settimeout(4)  # Shorter than the time limit of a handshake.
             assert silent[0].recv(1) == b""
     finally:
         server.stop()

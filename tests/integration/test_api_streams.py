@@ -163,7 +163,7 @@ def test_a_dataset_is_of_the_project_that_first_publishes_into_it(
     names = itertools.count()
 
     def publish_for(project: int, *, refused: bool = False) -> int:
-        """Have a task of the project try to add to the dataset; return the answer to a viewer."""
+        """Try to append to the dataset as a task of the project; return a viewer's status code."""
         definition = a_definition(db, name=f"{next(names)}", project_id=project)
         run = an_instance(db, ProcessState.RUNNING, process_definition_id=definition)
         task = an_attempt(db, run, TaskState.RUNNING, flag=1)

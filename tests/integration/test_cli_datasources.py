@@ -152,7 +152,7 @@ def test_secret_parameters_of_older_rows_are_encrypted_and_nothing_else_is_chang
             connection.execute(insert(command).values(command_type=0, command_param=text))
         spec = {"consumerProperties": {"sasl.password": {"type": "default", "password": "hush"}}}
         connection.execute(insert(supervisor).values(id="s", version=1, spec=spec))
-        # More rows than a batch has.
+        # More rows than one batch.
         rows = [{"command_id": each, "command_param": secret} for each in range(450)]
         connection.execute(insert(error_command), rows)
     code, out, _ = cli("secrets", "encrypt", "-o", "json")

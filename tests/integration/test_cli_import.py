@@ -332,4 +332,4 @@ def test_an_edited_script_is_another_version_at_the_database_and_by_a_server_x68
             assert node["params"]["digests"].keys() == {str(script)}
     assert cli("definition", "import", str(file), "--inline")[0] == 0
     made = cli("definition", "propose", str(file))
-    assert made[0] == 4, made  # It is what is in force.
+    assert made[0] == 4, made  # It equals the definition in force.

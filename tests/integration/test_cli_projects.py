@@ -1,4 +1,4 @@
-"""Commands in a cluster of several projects: names, ids and `--project`, here and by a server."""
+"""Commands in a cluster with several projects: names, ids and `--project`, local and over HTTP."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _NAMED: Final = (
     *("definition set {} --execution-type parallel", "definition online {}"),
     *("definition offline {}", "definition delete {}"),
 )
-"""Each command that names a definition, in an order in which the last ones may change it."""
+"""Each command that names a definition. Commands that change the definition come last."""
 _SCHEDULES: Final = ("schedule preview {}", "schedule fires {}")
-"""Commands for which a number is the id of a schedule."""
+"""Commands that read a number as the id of a schedule."""
 _LOCAL: Final = ("purge --older-than 90d --plan --definition {}",)
 
 
 @pytest.fixture
 def projects(db: Engine) -> dict[str, int]:
-    """Two projects that each have a definition `nightly`; its id by the name of the project."""
+    """Create a definition `nightly` in two projects; return its ids by the projects' names."""
     made = {}
     for name in ("dev", "prod"):
         with db.begin() as connection:
@@ -71,7 +71,7 @@ def projects(db: Engine) -> dict[str, int]:
 
 @pytest.fixture(params=["the database", "a server"])
 def way(request: pytest.FixtureRequest, cli: Cli) -> Cli:
-    """Runs a command at the database, and by way of a server."""
+    """Return a function that runs a command, once at the database and once over HTTP."""
     if request.param == "the database":
         return cli
     remote: Cli = request.getfixturevalue("remote")

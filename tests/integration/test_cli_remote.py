@@ -323,7 +323,7 @@ def test_files_are_imported_by_a_server_as_they_are_at_the_database(
     here, made_here = [numbered(each) for each in import_journey(cli, tmp_path)], stored()
     there, made_there = [numbered(each) for each in import_journey(remote, tmp_path)], stored()
     assert here == there
-    # At the database a file is named with its digest; over HTTP its text is sent along.
+    # An import at the database stores a file's digest. An import over HTTP stores its text.
     named, sent = str(made_here.pop("script")), str(made_there.pop("script"))
     assert ('"digests"' in named, '"fileText"' in named) == (True, False)
     assert ('"digests"' in sent, '"fileText"' in sent) == (False, True)

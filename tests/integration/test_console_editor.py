@@ -258,7 +258,7 @@ def test_a_new_definition_s_proposal_has_its_page_below_the_project(
     assert shown in html.unescape(get(client, "/", ada).text)
     page = get(client, shown, ada).text
     assert "+ a" in page
-    # The text that runs, not only the name of the task.
+    # The page shows the script, not only the name of the task.
     assert "+make the table\n+list it" in page
     assert "SHELL" in page
     assert "fresh" in get(client, "/projects/1/proposals", ada).text

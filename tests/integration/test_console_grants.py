@@ -33,7 +33,7 @@ def root(client: TestClient, owner: Session) -> str:
 
 
 def forms(page: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """The forms of the cells with their fields, by the text that their buttons are read as."""
+    """Return the forms of the cells with their fields, by the labels of their buttons."""
     found = {}
     for action, inner in FORM.findall(page):
         (label,) = re.findall(r'aria-label="([^"]*)"', inner)
@@ -70,7 +70,7 @@ def test_an_administrator_grants_and_revokes_in_the_matrix(
     shown = forms(get(client, place, root).text)
     assert "Grant theirs to project default" not in shown
     for wanted in (303, 409):
-        # The grant can be revoked while the page is open.
+        # The second request finds no grant, as if it was revoked while the page was open.
         assert send(client, root, shown["Revoke theirs from project default"]).status_code == wanted
     assert holders() == before
 

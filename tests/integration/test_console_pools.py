@@ -32,7 +32,7 @@ def post(client: TestClient, session: str, place: str, **fields: str) -> Any:
 
 
 def made(client: TestClient, session: str) -> str:
-    """The page of a new pool that the default project may use."""
+    """Create a pool that the default project may use; return the path of its page."""
     done = post(client, session, "/pools/new", name="database", size="2", project="default")
     assert done.status_code == 303
     return str(done.headers["location"])

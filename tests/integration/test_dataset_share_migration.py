@@ -1,4 +1,4 @@
-"""The migration that gives each use of a dataset by another project its share."""
+"""The migration that creates a share for each use of a dataset by another project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_uses_of_datasets_by_other_projects_get_their_shares(
     waits = {
         "name": "w",
         "type": "DEPENDENT",
-        # The original stores parts of a node as texts.
+        # DolphinScheduler stores parts of a node as JSON text.
         "dependence": json.dumps({"dependTaskList": [{"dependItemList": [{"dataset": "waited"}]}]}),
     }
     compacts = {"name": "c", "type": "COMPACT", "params": {"dataset": "compacted"}}

@@ -1,4 +1,4 @@
-"""References between projects: names, shares, bindings that stay, and what nobody may find out."""
+"""References between projects: names, shares, lasting bindings, and data that stays hidden."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from tests.integration.shared_definitions import (
 
 @pytest.fixture
 def projects(owner: Session) -> dict[str, int]:
-    """Three projects; `dev` is the oldest, so that its definitions have the lowest ids."""
+    """Create three projects; `dev` is the oldest, so that its definitions have the lowest ids."""
     return three_projects(owner)
 
 
 @pytest.fixture
 def ada(owner: Session, projects: dict[str, int]) -> Session:
-    """An author of `prod`, who has no role elsewhere."""
+    """Return an author of `prod` without a role elsewhere."""
     assert projects
     return a_member(owner, "ada", prod="author")
 
 
 @pytest.fixture
 def dan(owner: Session, projects: dict[str, int]) -> Session:
-    """An admin of `dev`, who sees `prod`."""
+    """Return an admin of `dev` who sees `prod`."""
     assert projects
     return a_member(owner, "dan", dev="admin", prod="viewer")
 
@@ -65,7 +65,7 @@ def refusal(session: Session, project: int, *documents: dict[str, Any]) -> str:
 
 
 def bound(db: Engine, number: int) -> list[tuple[int, int | None]]:
-    """The ids to which the tasks of a definition refer, each with its project."""
+    """Return the ids that the tasks of a definition refer to, each with its project."""
     row = t.process_definition.c
     with db.connect() as connection:
         stored = connection.scalar(select(row.process_definition_json).where(row.id == number))
@@ -96,7 +96,7 @@ def test_x41_a_name_means_the_definition_of_the_own_project_first(
         document("night", child(processDefinitionName="load"), waits(definitionName="load")),
     )
     assert bound(db, number) == [(own, None), (own, prod)]
-    # A share changes nothing as long as the own project has one of the name.
+    # A share does not change the meaning of a name that the project defines itself.
     share(owner, foreign, prod)
     assert imported(ada, prod, document("other", child(processDefinitionName="load")))
     again = document("night", child(processDefinitionName="load"), waits(definitionName="load"))
@@ -115,7 +115,7 @@ def test_x42_a_foreign_definition_is_missing_until_it_is_shared_and_its_project_
     for each in (by_name, by_id, by_project, document("night", waits(definitionId=foreign))):
         told = refusal(ada, prod, each)
         assert "there is no process definition" in told
-        # The owner of the database is told no more than an author.
+        # The owner of the database gets the same message as an author.
         assert refusal(owner, prod, each) == told
     told = refusal(ada, prod, by_id)
     assert told.replace(str(foreign), "N") == missing.replace(str(foreign + 100), "N")
@@ -136,7 +136,7 @@ def test_x42_a_foreign_definition_is_missing_until_it_is_shared_and_its_project_
     assert "there is no" in refusal(
         ada, prod, document("night", waits(definitionId=foreign, projectId=prod))
     )
-    # An ended share is the end of new references.
+    # After the share has ended, new references are refused.
     assert unshare(dan, foreign, prod).changed
     assert refusal(ada, prod, by_id) == told
 
@@ -173,7 +173,7 @@ def test_x43_what_is_bound_stays_bound_until_somebody_names_another_project(
     number = made(ada, prod, night)
     assert bound(db, number) == [(foreign, None), (foreign, dev)]
     exported = export_definition(ada, number).document
-    # A definition of the own project gets the same name.
+    # The project gets a definition of the same name.
     own = made(owner, prod, document("load"))
     for each in (night, exported):
         (again,) = imported(ada, prod, dict(each))
@@ -190,7 +190,7 @@ def test_x43_what_is_bound_stays_bound_until_somebody_names_another_project(
     )
     assert publish_draft(ada, number).rebound == ()
     assert bound(db, number) == [(foreign, None), (foreign, dev)]
-    # Whoever names the project changes the binding, and everybody can see it.
+    # Naming the project changes the binding. The result, the diff and the audit log show it.
     moved = document(
         "night",
         child(processDefinitionName="load", projectName="prod"),
@@ -235,13 +235,13 @@ def test_x43_a_proposal_shows_the_definitions_of_other_projects_and_is_approved_
     (reference,) = shown.references
     assert (reference.task, reference.starts) == ("child", True)
     assert (reference.project, reference.definition, reference.version) == ("dev", "load", 1)
-    # The version is the one in force now.
+    # The proposal shows the version that is in force now.
     imported(owner, dev, document("load", {**SHELL, "name": "b"}))
     assert proposal_detail(eve, made_.id, number).references[0].version == 2
     approve(eve, made_.id, number)
     assert bound(db, number) == [(foreign, None)]
     assert sentence in str(details(db, "definition.approve")[-1])
-    # What a name means is part of a proposal: it is refused once it means something else.
+    # A proposal includes the meaning of its names. It is refused after a meaning has changed.
     new = propose(ada, project=prod, document=document("new", child(processDefinitionName="load")))
     with db.begin() as connection:
         connection.execute(
@@ -277,7 +277,7 @@ def test_a_share_is_made_by_admins_with_projects_that_they_see_and_ends_with_its
     assert [each.user_name for each in shares(eve, number)] == ["dan", None]
     with pytest.raises(NotFoundError):
         shares(a_member(owner, "pam", prod="admin"), number)
-    # The list has the id of a project that an admin may not see, by which he ends the share.
+    # An admin ends a share with a project that he may not see by the id in the list.
     assert unshare(dan, number, lab).changed
     assert not unshare(dan, number, lab).changed
     assert "with project 'prod'" in str(details(db, "definition.share"))
@@ -306,7 +306,7 @@ def test_a_definition_is_deleted_unless_its_project_or_a_shared_one_refers_to_it
 
 
 def without(answer: dict[str, Any], number: int, name: str) -> str:
-    """An answer without what the request itself names, and without what differs each time."""
+    """Return an answer as text, without the request's values and values that differ each time."""
     for key in ("request_id", "update_time", "revision"):
         answer.pop(key, None)
     return json.dumps(answer).replace(str(number), "N").replace(name, "NAME")
@@ -317,7 +317,7 @@ def test_x44_a_missing_and_a_foreign_definition_give_the_same_answer_over_http(
 ) -> None:
     dev, prod = projects["dev"], projects["prod"]
     with db.begin() as connection:
-        # An id that is found in a text cannot be another number.
+        # A large id cannot be confused with another number in an answer.
         connection.execute(
             text("SELECT setval(pg_get_serial_sequence('t_ds_process_definition', 'id'), 7654320)")
         )
@@ -378,7 +378,7 @@ def test_x42_a_code_with_the_code_of_another_project_is_like_a_missing_one(
     foreign = made(owner, dev, document("load"))
     own = made(owner, prod, document("load"))
     share(owner, foreign, prod)
-    # Codes as clients of DolphinScheduler have them.
+    # Codes as clients of DolphinScheduler send them.
     codes = {dev: 10**13 + 1, prod: 10**13 + 2}
     with db.begin() as connection:
         for number, code in codes.items():

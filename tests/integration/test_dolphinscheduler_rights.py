@@ -52,7 +52,7 @@ def app() -> FastAPI:
 
 @pytest.fixture
 def stage(app: FastAPI, db: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    # No master takes the runs that are started here.
+    # No master runs here, so a request must not wait until a master takes its run.
     monkeypatch.setattr("api.dolphinscheduler.runs.LONGEST_SECONDS", 0.0)
     return a_stage(app, db, tmp_path)
 
@@ -303,7 +303,7 @@ def test_an_author_runs_no_definition_of_a_project_that_is_not_open_to_them(stag
     )
     invalid = 50017
     assert (refused["code"], "there is no process definition" in refused["msg"]) == (invalid, True)
-    # A role there is not the consent of that project: a share is.
+    # A role in the foreign project is not enough. The project has to share the definition.
     grant(stage.owner, "ada", project="foreign", role="operator")
     ada = stage.a_token("ada")
     place = "projects/default/process/save"

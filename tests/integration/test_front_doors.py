@@ -1,6 +1,7 @@
-"""No front end shows a secret: one is planted in every field that can hold one, and every answer is searched.
+"""No front end shows a secret.
 
-The routes are those of the tables, so that a route that is added later is searched too.
+The tests plant a secret in every field that can hold one, and search every answer. They read the
+routes from the route tables, so that they also search routes that are added later.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def planted() -> Planted:
 
 @pytest.fixture
 def world(db: Engine, planted: Planted) -> World:
-    """The objects of a project, with secrets in all of them."""
+    """Return the objects of a project, with secrets in all of them."""
     ours, _ = worlds(db)
     with db.begin() as connection:
         connection.execute(insert(t.environment).values(name="e", code=ENVIRONMENT))
@@ -63,7 +64,7 @@ def leaks(
         done += answer.is_success
         if shown := planted.shown_in(answer.content):
             found[f"{name} as {role}"] = shown[:5]
-    # A search of refusals would prove nothing.
+    # Refusals show no objects, so a search of refusals alone would prove nothing.
     assert done >= least
     return found
 
@@ -119,7 +120,7 @@ def test_no_route_of_dolphinscheduler_shows_a_secret_x51(
     planted: Planted,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # No master takes the runs that are started here.
+    # No master runs here, so a request must not wait until a master takes its run.
     monkeypatch.setattr("api.dolphinscheduler.runs.LONGEST_SECONDS", 0.0)
     things = {kind: world.objects[kind.value] for kind in Thing if kind.value in world.objects}
 
@@ -139,7 +140,7 @@ def test_no_route_of_dolphinscheduler_shows_a_secret_x51(
                 id=things.get(each.row.thing or Thing.PROJECT, 0),
             )
             people = ("author", "administrator") if each.method != "GET" else PEOPLE
-            # The dialects that a route has beside its first one show it by the same function.
+            # All dialects of a route share its function, so one role is enough for the others.
             for role in people if each.row.serve not in seen else ("administrator",):
                 yield (
                     f"{each.method} {path}",

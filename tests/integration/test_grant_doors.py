@@ -1,4 +1,4 @@
-"""Two projects, and every door at which a definition or a run of one names objects of the other."""
+"""Every entry point where a definition or run of one project can name another's objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_node(**keys: Any) -> dict[str, Any]:
 
 
 def naming(kind: GrantKind, given: str | int) -> dict[str, Any]:
-    """A process definition that names an object by its name or its number."""
+    """Return a process definition that names an object by its name or its number."""
     is_name = isinstance(given, str)
     match kind:
         case GrantKind.TENANT:
@@ -82,7 +82,7 @@ def test_an_import_that_names_a_foreign_object_stays_offline_until_it_is_granted
         return made.json()
 
     (row,) = imported(given, "nightly")["items"]
-    # A missing object has the same answer.
+    # A missing object gets the same answer.
     (other,) = imported("mine" if by_name else 999_999, "other")["items"]
     assert (row["release_state"], other["release_state"]) == ("OFFLINE", "OFFLINE")
     told = json.dumps(row).replace(repr(given), "X").replace(f"grant {given}", "grant X")
@@ -105,7 +105,7 @@ def test_an_import_that_names_a_foreign_object_stays_offline_until_it_is_granted
             connection.scalar(text_of.where(t.process_definition.c.name == "nightly")) or ""
         )
     if kind is not GrantKind.POOL:
-        # Pools keep their names, which masters look up.
+        # Definitions keep the names of pools. Masters resolve them.
         assert str(theirs[kind]) in json.dumps(stored)
 
 
@@ -133,7 +133,7 @@ def test_a_proposal_and_what_is_put_in_force_name_no_foreign_object(
         headers=headers | {"If-Match": saved.headers["etag"]},
     )
     assert (published.status_code, "has no" in published.text) == (409, True), published.text
-    # What is in force stays as it is, and ONLINE.
+    # The definition in force stays ONLINE.
     assert state_of(db) == 1
 
 

@@ -1,4 +1,4 @@
-"""Lists and pages of shared objects name only those that the projects of their reader may use."""
+"""Lists and pages of shared objects name only objects that the reader's projects may use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS: Final = pytest.mark.parametrize("kind", GrantKind, ids=lambda kind: kind.
 
 
 def row_id(db: Engine, kind: GrantKind, number: int) -> int:
-    """The id by which routes name an object; only an environment has another number in grants."""
+    """Return the id of an object in routes. Only grants of environments use another number."""
     if kind is not GrantKind.ENVIRONMENT:
         return number
     with db.connect() as connection:
@@ -97,7 +97,7 @@ def test_a_token_for_some_projects_reads_the_objects_of_these_alone(
             (None, False, True),
             (frozenset({other}), False, True),
             (frozenset({1}), False, False),
-            # An administrator who chose a project is still one.
+            # An administrator who chose a project still sees all objects.
             (frozenset({1}), True, True),
         ):
             who = Principal(

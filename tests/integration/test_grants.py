@@ -26,7 +26,7 @@ MAKE: Final[Mapping[GrantKind, tuple[str, ...]]] = {
     GrantKind.POOL: ("pool", "create", "--size", "2"),
     GrantKind.WORKER_GROUP: ("worker-group", "create"),
 }
-"""The command that makes an object of each kind, without its name."""
+"""The command that creates an object of each kind, without its name."""
 
 
 def grants(db: Engine) -> set[tuple[int, int, int]]:
@@ -49,7 +49,7 @@ def test_an_object_is_granted_to_a_project_listed_and_revoked(
     row = parsed(cli(kind.word, "grant", "etl", "--project", "sales", "-o", "json"))
     assert (row["kind"], row["name"]) == (kind.word, "etl")
     assert [each["name"] for each in row["projects"]] == ["sales"]
-    # By ids too; a grant that is there stays.
+    # Ids are accepted too. Repeating a grant changes nothing.
     project = str(row["projects"][0]["id"])
     assert cli(kind.word, "grant", str(row["id"]), "--project", project)[0] == 0
     assert row in parsed(cli(kind.word, "grants", "-o", "json"))

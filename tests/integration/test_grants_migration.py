@@ -1,4 +1,4 @@
-"""The migration that grants what projects use, on a database of before with rows in it."""
+"""The migration that grants objects to the projects that use them, on a database with rows."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_who_reads_needs_the_password_and_the_certificate(
     assert ask_kafka(io, connected(PASSWORD)).latest == {0: 1}
     reading = readings(io, {0: 0}, connected(PASSWORD))
     assert reading.rows(reading.begin, reading.latest()) == [(0, b"told")]
-    # The process that asks for the master sees no file of this account.
+    # The master's broker process has to work without access to this account's files.
     process = BrokerProcess(clock=SystemClock())
     offsets = KafkaOffsets(process, environment={}, connection=lambda _: connected(PASSWORD))
     try:

@@ -1,4 +1,4 @@
-"""Connections to Kafka: made by administrators, granted to projects, named by supervisors."""
+"""Connections to Kafka: created by administrators, granted to projects, named by supervisors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_connection_is_made_by_an_administrator_and_used_by_its_projects_x32(
     assert is_sealed(stored)
     assert SECRET not in stored
     assert "BEGIN" not in stored
-    # A connection without a grant is one that is missing.
+    # A connection without a grant gets the same answer as a missing connection.
     answers = [
         client.post(f"{BASE}/streams", json=named(name), headers=ada)
         for name in ("events", "nowhere", "a\0b", "a" * 100)

@@ -117,7 +117,7 @@ def test_records_are_read_from_exact_starts_to_exact_ends(
 
 
 def test_nothing_is_committed_at_the_broker(folder: Path, broker: Broker) -> None:
-    # The client's default would commit at its end.
+    # With the client's defaults it would commit when it closes.
     reader = KafkaReader(options(folder, {0: 100, 1: 0, 2: 0}))
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     assert len(read_all(reader, reader.initialOffset(), end)) == 2_100
@@ -260,7 +260,7 @@ class Attempts:
         }
         spec = read_spec(document).spec
         assert isinstance(spec, SupervisorSpec)
-        # As in a row that somebody has typed: these are not checked when the row is read.
+        # As in a row edited with SQL: consumer properties are not checked when a row is read.
         given = {**spec.io.consumer, **consumer}
         self._spec = dataclasses.replace(spec, io=dataclasses.replace(spec.io, consumer=given))
 

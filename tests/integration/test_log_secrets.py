@@ -58,7 +58,7 @@ def test_outputs_are_read_before_they_are_masked(host: Host) -> None:
     script = "echo '${setValue(copy=${db_pwd})}'; echo '#{setValue(new_token=abcdefgh)}'"
     end = host.run(host.task(1, script, local=OUTPUTS))
     pool = json.loads(end.var_pool or "[]")
-    # The copy is marked, so that nothing shows it under its harmless name.
+    # The copy is marked as secret, because its name does not sound secret.
     assert [each["prop"] for each in pool if each.get("secret")] == ["copy"]
     values = {each["prop"]: each["value"] for each in pool}
     assert values == {"copy": SECRET, "new_token": "abcdefgh"}

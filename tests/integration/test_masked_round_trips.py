@@ -1,4 +1,4 @@
-"""A client that sends back what it was shown keeps the secrets that are stored."""
+"""A client that sends a masked answer back keeps the stored secrets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stored(db: Engine) -> str:
 
 
 def resent(shown: dict[str, Any], **changes: Any) -> dict[str, str]:
-    """Return what the original's page sends to save what it was shown."""
+    """Return the request by which DolphinScheduler's page saves the shown definition."""
     definition = shown["processDefinition"]
     return {
         "name": definition["name"],
@@ -92,7 +92,7 @@ def test_a_definition_that_dolphinscheduler_s_page_sends_back_keeps_its_secrets_
     stage.done("PUT", place, **resent(shown, description="new"))
     after = json.loads(stored(stage.db))
     assert {key: after[key] for key in before} == before
-    # A task with another name keeps them too, and a new value takes the place of the former.
+    # A renamed task keeps its secrets too, and a new value replaces the stored value.
     tasks = copy.deepcopy(shown["taskDefinitionList"])
     tasks[0]["name"] = "renamed"
     tasks[1]["taskParams"]["httpParams"][0]["value"] = "Bearer hunter9"

@@ -248,7 +248,7 @@ def test_the_gateway_finds_no_object_of_other_projects(stage: Stage) -> None:
         with pytest.raises(Py4JError) as missing:
             ask("nobodys")
         assert str(foreign.value).replace("theirs", "nobodys") == str(missing.value)
-    # A workflow that names one is stored, and goes ONLINE only with the grant.
+    # A workflow that names a foreign object goes ONLINE only with the grant.
     for keys in ({"workerGroup": "theirs"}, {"environmentCode": environment}):
         with pytest.raises(Py4JError, match="has no"):
             submit(entry, "spy", [a_task(7, "a") | keys], (0, 7))
@@ -411,7 +411,7 @@ def test_every_method_asks_for_the_right_that_it_takes(stage: Stage, plants: Pla
         patch.setattr("common.store.people.definitions.seen_projects", lambda *_: true())
         kept = [words for words, call in calls if words == NO_PROJECT and words in refusal(call)]
     assert len(kept) == 4
-    # Not shared, it is missing, whatever role the author has there.
+    # Without a share a definition is missing, even for an author with a role in its project.
     for entry, task in ((author, child), (author, waits), (beside, child), (beside, waits)):
         code = task["code"]
         assert "nor here" in refusal(lambda e=entry, t=task, c=code: submit(e, "spy", [t], (0, c)))

@@ -25,7 +25,7 @@ PARAMETERS = {
     "receivers_cc", "recent_errors", "report", "spec", "start_params", "status", "tail",
     "task_json", "var_pool", "wanted",
 }  # fmt: skip
-"""Columns that may hold values of parameters, scripts or addresses of people, in any table."""
+"""Columns that may hold parameter values, scripts or addresses of people, in any table."""
 HIDDEN = (
     "t_ds_access_token",
     "t_ds_audit_log",
@@ -34,7 +34,7 @@ HIDDEN = (
     "t_ds_session",
     "t_ds_user_identity",
 )
-"""Tables of which the role sees nothing."""
+"""Tables that the role cannot see at all."""
 NUMBERS = {"t_ds_process_definition.code", "t_ds_project.code", "t_ds_environment.code",
            "t_ds_task_group.status", "t_ds_task_group_queue.status"}  # fmt: skip
 """Columns of `PARAMETERS` that are numbers in these tables."""
@@ -86,7 +86,7 @@ REFUSED = (
 
 @pytest.fixture
 def reader(migrated_url: str, postgres: PostgresAddress) -> Iterator[extensions.connection]:
-    """A session of the role, which has lifted all limits that it may lift."""
+    """Yield a session of the role after it has lifted the limits that it can change."""
     name = make_url(migrated_url).database or ""
     address = replace(postgres.seen_by(READER), dbname=name)
     with closing(psycopg2.connect(address.dsn)) as connection:
@@ -112,7 +112,7 @@ def test_the_reader_sees_the_views_by_the_names_of_the_tables(
     with reader.cursor() as cursor:
         for table in metadata.sorted_tables:
             if columns_seen(table):
-                cursor.execute(f"SELECT * FROM {table.name}")  # Names of our own.
+                cursor.execute(f"SELECT * FROM {table.name}")  # From the metadata.
                 found = tuple(each[0] for each in cursor.description or ())
                 assert found == columns_seen(table), table.name
         cursor.execute(

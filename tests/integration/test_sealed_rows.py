@@ -1,4 +1,4 @@
-"""Documents in rows are encrypted on every way to the tables, and read as they were written."""
+"""Documents in rows are encrypted on every write path, and read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets that answers mask are encrypted in every table, and readers get their values back."""
+"""Secrets that answers mask are encrypted in every table and decrypted for readers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ PROPERTIES = {
 
 @dataclass(frozen=True)
 class Keyed:
-    """A database with a key of parameters, and what its tables hold."""
+    """A database with a key for parameters."""
 
     engine: Engine
     keys: ParameterKeys
     url: str
 
     def dumped(self) -> dict[str, str]:
-        """Return the text of every table, as a dump of the database has it."""
+        """Return the rows of every table as text, like a dump of the database."""
         raw = engine(self.url)
         with raw.connect() as db:
             found = {
@@ -73,7 +73,7 @@ def keyed(emptied_url: str, tmp_path: Path) -> Iterator[Keyed]:
 def headers(
     app: FastAPI, client: TestClient, owner: Session, keyed: Keyed
 ) -> Iterator[dict[str, str]]:
-    """The headers of an author; the application has the key."""
+    """Yield the headers of an author; give the application the key."""
     made = engine(keyed.url, by_statement=True, keys=keyed.keys)
     reading = engine(
         keyed.url, by_statement=True, keys=keyed.keys, connection_factory=YieldingConnection
@@ -119,7 +119,7 @@ def test_a_password_of_a_supervisor_is_encrypted_from_its_submission_to_its_task
     assert PASSWORD not in answer.text
 
 
-# Plain texts are not documents, and `common.environment_config` encrypts environments.
+# Plain texts are not encrypted. `common.environment_config` encrypts environments.
 NOT_DOCUMENTS = ("reason of", "alert", "log of alert", "environment")
 
 

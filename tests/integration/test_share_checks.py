@@ -1,4 +1,4 @@
-"""The shares that a master checks when a child begins and when a DEPENDENT asks."""
+"""The shares that a master checks when a child starts and when a DEPENDENT task polls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_x45_a_dependent_reads_definitions_of_its_project_and_shared_ones_alone(
         return found
 
     run = an_instance(db, ProcessState.SUCCESS, process_definition_id=foreign, schedule_time=NOON)
-    # Foreign is like missing.
+    # A foreign definition gives the same result as a missing one.
     for found in (answer(foreign), answer(foreign + 1000), answer(None, "load")):
         assert found is Absence.NO_DEFINITION
     share(db, foreign, prod)
@@ -73,14 +73,14 @@ def test_x45_a_dependent_reads_definitions_of_its_project_and_shared_ones_alone(
     assert getattr(answer(None, "load", project=dev), "id", None) == run
     for wrong in ("lab", "prod", "nowhere", prod):
         assert answer(None, "load", project=wrong) is Absence.NO_DEFINITION
-    # Two shared ones of a name are ambiguous, and the own one goes first.
+    # Two shared definitions of one name are ambiguous. The project's definition goes first.
     share(db, other, prod)
     assert answer(None, "load") is Absence.NO_DEFINITION
     own = a_definition(db, name="load", project_id=prod)
     assert answer(None, "load") is None
     mine = an_instance(db, ProcessState.SUCCESS, process_definition_id=own, schedule_time=NOON)
     assert getattr(answer(None, "load"), "id", None) == mine
-    # A share that ends is noticed at the next question.
+    # The next query notices that the share has ended.
     unshare(db, foreign)
     assert answer(foreign) is Absence.NO_DEFINITION
 

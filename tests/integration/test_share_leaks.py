@@ -1,4 +1,4 @@
-"""Walks over doors: members of a project read nothing within definitions shared with it."""
+"""Members of a project cannot read the content of definitions that are shared with it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def online(db: Engine, *numbers: int, is_online: bool = True) -> None:
 
 
 def typed(db: Engine, name: str, project: int, *tasks: dict[str, Any]) -> int:
-    """A row that a person typed, with names in the place of ids."""
+    """Insert a definition as a user does with SQL, with names instead of ids; return its id."""
     return a_definition(
         db,
         name=name,
@@ -77,7 +77,7 @@ def test_x44_downstream_are_only_definitions_of_projects_where_runs_may_be_start
     share(owner, night, projects["lab"])
     theirs = made(owner, dev, document("theirs", waits(definitionName="night")))
     seen = made(owner, projects["lab"], document("seen", waits(definitionId=night)))
-    # The name means the definition of the default project there.
+    # In the default project the name means that project's definition.
     typed(db, "night", 1, SHELL)
     typed(db, "other", 1, waits(definitionName="night"))
     online(db, night, mine, theirs, seen)
@@ -103,7 +103,7 @@ def test_x44_a_check_of_sub_processes_resolves_names_as_imports_do_and_names_not
     online(db, own, night)
     online(db, foreign, inner, load, is_online=False)
     with db.begin() as connection:
-        # The older definition of the name is OFFLINE, and not the one that is meant.
+        # The older definition `own` is OFFLINE, but the name means prod's definition.
         check_released(connection, [night])
     late = typed(db, "late", prod, child(processDefinitionId=load))
     missing = typed(db, "gone", prod, child(processDefinitionId=load + 1000))
@@ -160,15 +160,15 @@ def test_x44_a_purge_keeps_the_runs_that_a_name_means_to_a_master(
     assert needed() == {own}
 
 
-# A walk over all doors
+# Requests to all entry points
 
 HIDDEN = "hidden"
-"""Part of every text of the foreign project that a share lets nobody read."""
+"""A part of every text of the foreign project that a share must not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The ids of the objects, by the kinds of the policies; `foreign` are those of the others."""
+    """The ids of the project's objects and of `foreign` objects, by the kinds of the policies."""
 
     own: dict[str, list[int]]
     foreign: dict[str, list[int]]
@@ -176,7 +176,7 @@ class Scene:
 
 
 def a_scene(owner: Session, projects: dict[str, int], db: Engine) -> Scene:
-    """A run of `night` in `prod` with a child and an upstream in `dev`, and a parent there."""
+    """Create a run of `night` in `prod`, with its child, its upstream and its parent in `dev`."""
     dev, prod = projects["dev"], projects["prod"]
     hidden = {
         **SHELL,
@@ -325,7 +325,7 @@ def test_x44_no_answer_about_a_run_with_a_foreign_child_and_upstream_shows_what_
     def check(name: str, number: int, answer: Response) -> None:
         body = answer.text
         at = body.find(HIDDEN)
-        # A field of a form and a class of a page are called so too.
+        # HTML also has fields and classes with this name. Texts continue with a hyphen.
         while at >= 0 and body[at + len(HIDDEN)] != "-":
             at = body.find(HIDDEN, at + 1)
         if at >= 0:
@@ -358,7 +358,7 @@ def test_x44_no_answer_about_a_run_with_a_foreign_child_and_upstream_shows_what_
     )
     assert relatives.status_code == 200
     task = client.get(f"{BASE}/tasks/{scene.own['task'][0]}", headers=headers).json()
-    # The name, the project and the run of what is shared are known.
+    # A share shows the name, the project and the run of a definition.
     assert "'load' of the project 'dev' ended as FAILURE" in json.dumps(task)
 
 
@@ -385,7 +385,7 @@ _ORDERS = (
 def api_answers(
     client: TestClient, scene: Scene, headers: dict[str, str], db: Engine
 ) -> Iterator[tuple[str, int, Response]]:
-    """Yield the answers of all reads and of orders, about the own and the foreign objects."""
+    """Yield the answers to all reads and to `_ORDERS`, for objects of both projects."""
     names = [name for name in POLICIES if name.startswith("GET ")]
     names += [f"POST {BASE}/{each}" for each in _ORDERS]
     for name in names:
@@ -415,7 +415,7 @@ def api_answers(
 
 
 def console_session(client: TestClient, owner: Session, member: Session) -> str:
-    """Log a known user in."""
+    """Log an existing user in; return the session."""
     from operations.users import set_password
 
     set_password(owner, member.principal.user_name, password=PASSWORD, at=NOW)

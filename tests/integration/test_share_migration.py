@@ -1,4 +1,4 @@
-"""The migration that gives each reference between projects its share."""
+"""The migration that creates a share for each reference between projects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_references_between_projects_of_before_get_their_shares(
         return {"name": "c", "type": "SUB_PROCESS", "params": params}
 
     def waits(**item: Any) -> dict[str, Any]:
-        # The original stores parts of a node as texts.
+        # DolphinScheduler stores parts of a node as JSON text.
         group = {"dependItemList": [item]}
         return {
             "name": "w",
@@ -78,7 +78,8 @@ def test_references_between_projects_of_before_get_their_shares(
         found = db.execute(
             select(tables.share.c.object_id, tables.share.c.project_id, tables.share.c.user_id)
         )
-        # By id, by the first name of the cluster where the own project has none, and of live runs.
+        # References by id, by name, and of live runs. A name that the project lacks means the
+        # cluster's first definition of that name.
         assert sorted(tuple(each) for each in found) == [
             (10, 2, 0),
             (11, 2, 0),

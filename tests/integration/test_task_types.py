@@ -77,7 +77,7 @@ def test_a_task_may_name_its_shell(host: Host, shell: str) -> None:
     params = {"rawScript": "echo ${BASH_VERSION-no bash}", "shell": shell}
     end = host.run(host.task(1, task_type="SHELL", params=params, local=local))
     assert end.state is TaskState.SUCCESS, host.log(1)
-    # Where sh is bash, it is bash in its POSIX mode, which has the variable too.
+    # If sh is bash, it runs in POSIX mode and sets the variable too.
     is_bash = Path("/bin/sh").resolve().name == "bash"
     assert ("\nno bash\n" in host.log(1)) is not is_bash
 

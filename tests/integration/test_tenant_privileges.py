@@ -1,4 +1,4 @@
-"""Privileges of tenants' tasks: they have none, and no program on the computer gives them any."""
+"""Tasks of tenants run without privileges, and no program on the host grants them any."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CAP_DAC_READ_SEARCH = 2
 
 
 class PrivilegedPrograms:
-    """Two copies of `cat` that read a file of root for anyone: by setuid, and by a capability."""
+    """Two copies of `cat` that read root's file for any account: by setuid and by a capability."""
 
     def __init__(self, folder: Path, account: Account) -> None:
         folder.mkdir(mode=0o711)
@@ -73,7 +73,7 @@ class PrivilegedPrograms:
             shutil.copy(cat, each)
             each.chmod(0o755)
         self.by_setuid.chmod(0o4755)
-        # Version 2 of the attribute, effective; the permitted and the inheritable set, in two words.
+        # Revision 2 of the attribute, effective: the low words of both sets, then the high words.
         granted = struct.pack("<IIIII", 0x02000001, 1 << CAP_DAC_READ_SEARCH, 0, 0, 0)
         try:
             os.setxattr(self.by_capability, "security.capability", granted)
@@ -97,14 +97,14 @@ class PrivilegedPrograms:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder that other accounts may pass through, as `tmp_path` may not be."""
+    """Yield a folder that other accounts can traverse, which `tmp_path` does not ensure."""
     with tempfile.TemporaryDirectory(prefix="orcaflow-") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
 
 
 def log_of_probe(home: Path, account: Account, kind: str, script: str) -> str:
-    """Run a script as a task of the account; its log."""
+    """Run a script as a task of the account; return its log."""
     settings = TaskSettings(environment=seen_by_tasks(os.environ), python=bare_python(account))
     known = {"mallory": account}.__getitem__
     if kind == "SHELL":

@@ -351,7 +351,7 @@ class MemoryDatabase:
         self.queues = Rows("t_ds_queue", QueueRecord)
         self.users = Rows("t_ds_user", UserRecord)
         self.revoked: set[tuple[GrantKind, int, int]] = set()
-        """The grants that were revoked: in memory every project may use all other objects."""
+        """Revoked grants. In memory every project may use all other objects."""
         self.commit_hook: CommitHook = _no_hook
         self.begin_hook: Callable[[str], None] = lambda _name: None
         self.read_hook: Callable[[str], None] = lambda _name: None
@@ -364,11 +364,11 @@ class MemoryDatabase:
             tx.insert(self.users, UserRecord(user_name="admin", tenant_id=1))
 
     def is_granted(self, kind: GrantKind, number: int, project: int) -> bool:
-        """True if a project may use an object; none may that does not exist."""
+        """Return True if a project may use an object; False for an id that no project can have."""
         return 0 < project < 2**31 and (kind, number, project) not in self.revoked
 
     def grants_at_start(self, project: int) -> frozenset[GrantedObject]:
-        """The environments and worker groups that a project may use."""
+        """Return the environments and worker groups that a project may use."""
         objects = (
             *(GrantedObject(GrantKind.ENVIRONMENT, each.code) for each in self.environments),
             *(GrantedObject(GrantKind.WORKER_GROUP, each.id) for each in self.worker_groups),
@@ -376,7 +376,7 @@ class MemoryDatabase:
         return frozenset(each for each in objects if self.is_granted(*each, project))
 
     def project_of(self, process: ProcessRecord) -> int:
-        """The project of a run; 0 if its definition is gone."""
+        """Return the project of a run; 0 if its definition was deleted."""
         definition = self.definitions.get(process.process_definition_id)
         return 0 if definition is None else definition.project_id
 

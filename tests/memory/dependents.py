@@ -155,7 +155,7 @@ class MemoryDependentStore(DependentStore):
         return True
 
     def _answer(self, question: Question) -> Answer:
-        # Memory has no shares.
+        # The store in memory does not support shares.
         reached = [
             one
             for one in self._db.definitions

@@ -98,7 +98,7 @@ def _definition_id(
         return definition
     parent = database.definitions.get(process.process_definition_id)
     project = None if parent is None else parent.project_id
-    # Memory has no shares.
+    # The store in memory does not support shares.
     named = [
         other.id
         for other in database.definitions

@@ -1,6 +1,6 @@
-"""The configuration of Kafka's Java consumer: every name, with a value that people use.
+"""Every configuration property of Kafka's Java consumer, with a realistic value.
 
-From the documentation of Kafka 4, not from our code. Secrets are "hunter2".
+The source is the documentation of Kafka 4, not Orcaflow's code. Secrets are "hunter2".
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ PASSED: Final = frozenset(
         *("retry.backoff.max.ms", "retry.backoff.ms", "ssl.endpoint.identification.algorithm"),
     }
 )
-"""The names that reach the client, by their own or another name."""
+"""Properties that reach the client, some of them under another name."""
 WITHOUT_EFFECT: Final = frozenset(
     {
         *("key.deserializer", "value.deserializer", "group.id", "group.protocol"),
@@ -154,7 +154,7 @@ WITHOUT_EFFECT: Final = frozenset(
         *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
     }
 )
-"""The names that are accepted and listed as without effect. All others are refused."""
+"""Properties that are accepted and reported as without effect. All others are refused."""
 
 HOSTILE: Final[dict[str, str]] = {
     "plugin.library.paths": "/tmp/evil.so",
@@ -214,4 +214,4 @@ HOSTILE: Final[dict[str, str]] = {
     "bootstrap.servers\n": "evil:9092",
     "": "x",
 }
-"""Properties that must reach no client: they run code, read files, or change where secrets go."""
+"""Properties that must not reach a client: they run code, read files, or redirect secrets."""

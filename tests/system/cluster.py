@@ -152,7 +152,7 @@ class PrivateCluster:
             cursor.execute(statement, values or None)
             found = list(cursor.fetchall()) if cursor.description else []
             if names_shared(statement):
-                # Whoever types such a row means it for the definitions of the test.
+                # The test's definitions may use every object that the test inserts.
                 cursor.execute(GRANT_ALL)
             return found
 

@@ -1,4 +1,4 @@
-"""Secrets planted through every door of a cluster, and the search for them in its tables."""
+"""Secrets planted through every entry point of a cluster, and the search for them in its tables."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def plant_and_search(operator: Operator) -> None:
 
 
 def passes_if(variable: str, secret: str) -> str:
-    """Return a script that fails unless a variable has this value, which it does not hold."""
+    """Return a script that fails unless a variable has this value. The script has its hash only."""
     digest = sha256(secret.encode()).hexdigest()
     return f'test "$(printf %s "${variable}" | sha256sum | cut -c1-64)" = {digest}'
 
 
 def parent(start: str) -> dict[str, Any]:
-    """Return a definition whose tasks check what they are given; `start` is its start-up secret."""
+    """Return a definition with tasks that check their inputs; `start` is its start-up secret."""
     joined = f"user:{SECRETS['global']}@host"
     puts_out = 'echo "{\\"made_token\\": \\"$first-$second\\"}" >> "$ORCAFLOW_OUTPUT"'
     return {
@@ -135,7 +135,7 @@ def parent(start: str) -> dict[str, Any]:
 
 
 def child() -> dict[str, Any]:
-    """Return the definition of the sub process, which checks what its parent hands down."""
+    """Return the definition of the sub process, which checks the value from its parent."""
     task = {
         "name": "checks",
         "type": "SHELL",
@@ -145,14 +145,14 @@ def child() -> dict[str, Any]:
 
 
 def found_in_clear(dsn: str) -> list[str]:
-    """Return the tables of a database that hold one of the secrets, and which."""
+    """Return the tables of a database that hold a secret in plain text, with the secret's name."""
     found = []
     connection = psycopg2.connect(dsn)
     try:
         with connection, connection.cursor() as cursor:
             cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
             for (table,) in cursor.fetchall():
-                cursor.execute(f"SELECT each::text FROM {table} each")  # Names of our own.
+                cursor.execute(f"SELECT each::text FROM {table} each")  # Orcaflow's tables.
                 rows = "\n".join(text for (text,) in cursor.fetchall())
                 names = (*SECRETS, "put-out")
                 found += [f"{table}: {each}" for each in names if f"planted-{each}" in rows]

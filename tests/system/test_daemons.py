@@ -125,7 +125,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Check until it is so; each check is a command of a second or less."""
+    """Repeat a check until it succeeds; each check is a command that takes a second at most."""
     step_within(is_so, lambda: None, awaited="a state of a daemon", within=timedelta(minutes=2))
 
 

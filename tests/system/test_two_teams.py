@@ -1,9 +1,9 @@
 """Two teams on one cluster: neither reaches the other's objects, secrets, files or runs.
 
-`dev` and `prod` have a tenant, a data source, an environment, a pool and a worker group each, and
-definitions of the same names. Prod asks for a review. Dana, an author of dev, tries to reach what
-is prod's by every front door that an author has. A thing of prod is answered like one that does
-not exist.
+`dev` and `prod` each have a tenant, a data source, an environment, a pool and a worker group, and
+definitions of the same names. Prod requires reviews. Dana, an author of dev, tries to reach prod's
+objects through every front end that an author can use. An object of prod gives the same answer as
+a missing object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.system.cluster import PrivateCluster, a_task, private_cluster
 from tests.unit.stream_specs import SMALL
 
 ACCOUNTS = {"dev": "games", "prod": "news"}
-"""Accounts that Debian has without any package; the least uid of tenants is set below theirs."""
+"""Accounts that every Debian system has. The cluster's minimum uid of tenants is below theirs."""
 PASSWORD = "prod-database-password"
 SECRET = "prod-environment-secret"
 PARAMETER = "prod-parameter-secret"
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs tenants' accoun
 
 
 class Teams:
-    """The cluster with both teams, and the people of each."""
+    """The cluster with both teams and their users."""
 
     def __init__(self, cluster: PrivateCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -85,7 +85,7 @@ class Teams:
         return Asking(self.url, self._tokens[user].read_text())
 
     def run(self, user: str, *words: str) -> tuple[int, str]:
-        """Run a command over HTTP as a user; its exit code, and all that it prints."""
+        """Run a command over HTTP as a user; return its exit code and its output."""
         done = self._done(user, *words)
         return done.returncode, done.stdout + done.stderr
 
@@ -124,7 +124,7 @@ def a_parent(name: str, child: str, team: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def teams() -> Iterator[Teams]:
-    # The folders of pytest are closed to other accounts.
+    # Other accounts cannot enter the folders of pytest.
     home = Path(tempfile.mkdtemp(prefix="orcaflow-"))
     home.chmod(0o711)
     settings = {"WORKER__TENANT_MODE": "tenant", "WORKER__TENANT_MIN_UID": "2"}
@@ -142,7 +142,7 @@ def teams() -> Iterator[Teams]:
 
 @pytest.fixture(scope="module")
 def runs(teams: Teams) -> dict[str, int]:
-    """The newest run of `daily` of each team, whose child has ended."""
+    """Define and run `daily` for each team; return the ids of the ended runs."""
     scripts = {
         "dev": "echo 'ran by dev'; id -un",
         "prod": f"umask 077; echo {FILE} > $ORCAFLOW_DATA_DIR/kept; echo 'ran by prod'; id -un",
@@ -252,7 +252,7 @@ def test_a_name_of_the_other_team_is_like_one_that_does_not_exist(
 ) -> None:
     build, name = NAMED[kind]
     answers = set()
-    # As near to the names of dev as the other, so that both get the same proposals.
+    # Both names are equally similar to dev's names, so both get the same suggestions.
     for each in (name, f"q{name[1:]}"):
         document = build(each) | {"name": f"{kind} of {each}"}
         code, text = teams.imported("dana", "dev", document)
@@ -366,7 +366,7 @@ def test_nothing_that_a_user_can_list_or_read_holds_a_secret(
             code, text = teams.run(user, *words, "-o", "json")
             seen.append((user, text))
             assert code in (0, 4), (user, words, text)
-            # The definitions of dev have the names in theirs.
+            # Some definitions of dev have names that contain these words.
             if user in ("dana", "dora") and words[0] != "definition":
                 hidden = [each for each in ("prod_", "hidden", '"news"') if each in text]
                 assert not hidden, (user, words, hidden)
@@ -381,7 +381,7 @@ def test_nothing_that_a_user_can_list_or_read_holds_a_secret(
                 (user, teams.run(user, "task", order, str(number))[1])
                 for order in ("render", "log")
             ]
-    # Prod's own people read the script that writes the file.
+    # Prod's users may read the script, which contains the text of the file.
     of_dev = [text for user, text in seen if user in ("dana", "dora")]
     assert not [each for each in SECRETS for text in of_dev if each in text]
     kept = [each for each in SECRETS if each != FILE]
@@ -412,7 +412,7 @@ def test_a_stream_and_its_dataset_are_of_their_team(teams: Teams, runs: dict[str
         assert missing == (code, text.replace("prod_events", "no_events__")), order
     assert teams.told("dana", "stream", "list") == []
     assert teams.run("dana", "dataset", "show", "prod_events")[0] == 3
-    # Nor does a submission take it over, or reveal whose it is.
+    # A submission of the same name fails, and does not show the stream's project.
     code, text = teams.run("dana", "stream", "submit", str(path), "--project", "dev")
     assert code != 0
     assert "prod " not in text
@@ -438,7 +438,7 @@ def test_in_prod_a_change_takes_a_second_person(teams: Teams, runs: dict[str, in
 def test_a_share_opens_one_definition_until_it_ends(teams: Teams, runs: dict[str, int]) -> None:
     document = a_parent("borrow", "hidden", "dev")
     assert teams.imported("dana", "dev", document)[0] != 0
-    # An author of dev cannot give it to himself, and an admin of prod has to see dev.
+    # An author of dev cannot share it. An admin of prod can, if the admin sees dev.
     assert teams.run("dana", "definition", "share", "hidden", "--with", "dev")[0] == 3
     teams.admin("user", "grant", "petra", "--project", "dev", "--role", "viewer")
     teams.told("petra", "definition", "share", "hidden", "--with", "dev", "--project", "prod")
@@ -446,7 +446,7 @@ def test_a_share_opens_one_definition_until_it_ends(teams: Teams, runs: dict[str
     assert code == 0, text
     teams.told("dana", "run", "borrow", "--project", "dev", "--wait")
     assert "hidden\n" in last_log(teams, "hidden", "prod")
-    # A share shows no more of the definition than its name.
+    # A share does not show the content of the definition.
     hidden = teams.admin("definition", "show", "hidden", "--project", "prod")["id"]
     assert teams.run("dana", "definition", "show", str(hidden))[0] == 3
     assert PARAMETER not in teams.run("dana", "definition", "export", "borrow")[1]

@@ -25,7 +25,7 @@ SHORT = Limits(head=0.2, idle=0.2, body=0.2, write=0.2, discard=0.2, check=0.05)
 
 @dataclass
 class App:
-    """An application that reads the body, and answers when it may."""
+    """An application that reads the body, then waits for `may_answer` and answers."""
 
     answer: bytes = b"ok"
     may_answer: threading.Event = field(default_factory=threading.Event)
@@ -49,7 +49,7 @@ class App:
 
 @contextmanager
 def served(app: App, limits: Limits) -> Iterator[int]:
-    """Serve an application at a port."""
+    """Serve an application; yield the port."""
     settings = ApiConfig(port=free_port())
     server = _HttpServer(app, settings, limits=limits)
     server.start()
@@ -69,7 +69,7 @@ def connected(port: int) -> socket.socket:
 
 
 def to_the_end(connection: socket.socket) -> bytes:
-    """Read until the server closes; a reset is an end too."""
+    """Read until the server closes or resets the connection."""
     found = b""
     try:
         while part := connection.recv(65_536):
@@ -80,7 +80,7 @@ def to_the_end(connection: socket.socket) -> bytes:
 
 
 def answer_of(port: int, request: bytes = REQUEST) -> bytes:
-    """Send a request on a connection, and return the first line of the answer."""
+    """Send a request on a new connection; return the first line of the answer."""
     with connected(port) as connection:
         connection.sendall(request)
         return connection.recv(65_536).partition(b"\r\n")[0]
@@ -95,7 +95,7 @@ def app() -> App:
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[int]:
-    """The port of a server with short times."""
+    """Yield the port of a server with short time limits."""
     made = App()
     made.may_answer.set()
     with served(made, SHORT) as port:
@@ -104,7 +104,7 @@ def quick() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def usual() -> Iterator[int]:
-    """The port of a server with the usual limits."""
+    """Yield the port of a server with the default limits."""
     made = App()
     made.may_answer.set()
     with served(made, Limits()) as port:
@@ -167,7 +167,7 @@ def test_x60_incomplete_bodies_take_no_place_of_a_request_and_bounded_memory(app
         slow = [stack.enter_context(connected(port)) for _ in range(8)]
         for each in slow:
             each.sendall(body)
-        assert to_the_end(slow[0]) == b""  # The oldest is closed for the next ones.
+        assert to_the_end(slow[0]) == b""  # The oldest is closed to free memory.
         assert answer_of(port) == b"HTTP/1.1 200 OK"
 
 
@@ -195,7 +195,7 @@ def test_x61_a_byte_at_a_time_does_not_keep_a_connection_open(quick: int, start:
     with connected(quick) as connection:
         connection.sendall(sent)
         connection.settimeout(0.01)
-        for _ in range(1000):  # A hundred would be the time of the limit.
+        for _ in range(1000):  # The time limit allows about 20.
             try:
                 connection.sendall(b"a")
                 found = connection.recv(100)
@@ -220,7 +220,7 @@ def test_x61_a_client_that_does_not_read_is_closed_and_takes_no_place_of_a_reque
         app.begun.acquire()
         assert answer_of(port) == b"HTTP/1.1 200 OK"
         poll = select.poll()
-        poll.register(deaf, 0)  # It is told of a reset alone; nothing is read.
+        poll.register(deaf, 0)  # Reports only a reset, without reading.
         assert poll.poll(10_000)
 
 
@@ -246,7 +246,7 @@ def test_x62_what_is_too_long_or_no_request_of_this_server_is_refused(
     usual: int, request_text: bytes, status: bytes
 ) -> None:
     with connected(usual) as connection:
-        with suppress(ConnectionError):  # The server may have closed by now.
+        with suppress(ConnectionError):  # The server may already have closed.
             connection.sendall(request_text)
         assert to_the_end(connection)[:12] in (status, b"")
     assert answer_of(usual) == b"HTTP/1.1 200 OK"

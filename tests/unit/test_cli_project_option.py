@@ -1,4 +1,4 @@
-"""Every command that names or lists objects of a project takes `--project`, and no other does."""
+"""All commands that name or list objects of a project take `--project`; other commands do not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 
 def _operations_of(function: Callable[..., Any], seen: set[str]) -> Iterator[FunctionType]:
-    """The operations that a command calls, by itself and by functions of its module."""
+    """Yield the operations that a command calls, directly or through functions of its module."""
     function = inspect.unwrap(function)
     if function.__qualname__ in seen:
         return

@@ -62,7 +62,7 @@ def test_an_output_that_repeats_a_secret_is_masked_under_every_name() -> None:
         "marked": "******",
         "day": "2013-01-01",
     }
-    # A task that gets them knows the secret by the mark alone.
+    # In a later task only the mark identifies the secret.
     script = {"params": {"rawScript": "echo ${marked} ${day}"}}
     later = shown(task_json=json.dumps(script), input_pool=json.dumps(copies[2:]))
     assert later.params == {"rawScript": "echo ****** 2013-01-01"}

@@ -315,10 +315,10 @@ def test_x44_downstream_of_a_definition_are_those_that_reach_it() -> None:
     theirs = Target(id=77, project_id=2, name="flights", project_name="dev")
     dependents = (
         replace(waits_for(4, 3), project_id=1),
-        # Of another project, by id, with and without a share.
+        # Definitions of another project that wait by id, without and with a share.
         replace(waits_for(5, 3), project_id=2),
         replace(waits_for(6, 3), project_id=2, shared=frozenset({3})),
-        # By name: the definition of the own project goes first.
+        # Definitions that wait by name. The definition of the same project goes first.
         replace(waits_for(7, "flights"), project_id=1, named=(mine,)),
         replace(waits_for(8, "flights"), project_id=2, shared=frozenset({3}), named=(mine, theirs)),
         replace(waits_for(9, "flights"), project_id=2, shared=frozenset({3}), named=(mine,)),

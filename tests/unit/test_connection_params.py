@@ -1,4 +1,4 @@
-"""`connection_params` of data sources are read as strictly as definitions, by every reader."""
+"""Every reader of a data source's `connection_params` is as strict as for definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The allow list of consumer properties, at submission and at the door of the client."""
+"""The allow list of consumer properties, at submission and when a client is created."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make_client(given: ClientProperties) -> None:
 
 
 def fitting(name: str) -> dict[str, str]:
-    """The properties that this one of Java's needs beside it."""
+    """Return the other properties that a property of Java's consumer needs."""
     if name == "bootstrap.servers":
         return {}
     if name == "sasl.jaas.config":
@@ -73,7 +73,7 @@ def test_each_property_of_java_s_consumer_works_or_is_refused_when_it_is_submitt
     if name not in PASSED | WITHOUT_EFFECT:
         (mistake,) = mistakes(given)
         assert mistake.startswith(f"{place}: is not ")
-        assert "; " in mistake  # The cure follows the reason.
+        assert "; " in mistake  # The remedy follows the reason.
         return
     read = read_spec(with_properties(given))
     assert isinstance(read.spec, SupervisorSpec)
@@ -102,7 +102,7 @@ def test_a_hostile_property_is_refused_by_name_x31(name: str) -> None:
         librdkafka_properties({**SERVERS, name: HOSTILE[name]}, {})
     with pytest.raises(ConsumerPropertyError):
         librdkafka_properties({**SERVERS, name: EnvironmentSecret(variable="A")}, {"A": "x"})
-    # The door itself, for callers that have checked nothing.
+    # `Topic` checks too, because its callers may not have checked.
     with pytest.raises(StreamAwayError, match="consumerProperties"):
         Topic("events", ClientProperties(given={**SERVERS, name: HOSTILE[name]}))
 

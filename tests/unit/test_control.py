@@ -272,7 +272,7 @@ def test_a_switch_that_compares_an_encrypted_value_fails_with_the_cure(written: 
             why="the condition of branch 2 can't be decided: the parameter 'flag' is encrypted with"
             " the key 0123abcd, which this master lacks: copy the key file to the master's host"
         )
-    # A branch in front of it is taken, and a parameter that no condition names is not compared.
+    # An earlier branch still matches, and parameters that no condition names are not compared.
     assert isinstance(choose(control, {"cnt": "11", "flag": token}), Choice)
     assert isinstance(choose(control, {"cnt": "1", "flag": "Y", "other": token}), Choice)
 

@@ -201,7 +201,7 @@ def test_a_long_text_and_many_tasks_are_not_compared_for_ever() -> None:
     long = "\n".join(str(each) for each in range(5_000))
     found = difference(a_document("a", a=a_script(long)), a_document("a", a=a_script(f"{long}\n1")))
     (change,) = found.changed[0].changes
-    # The text is there as a whole, so that a long script hides nothing from a reviewer.
+    # The diff has the whole text, so a long script cannot hide a change from a reviewer.
     assert len(change.lines) == 10_001
     assert (change.lines[4_999], change.lines[5_000]) == ("-4999", "+0")
     before, after = (

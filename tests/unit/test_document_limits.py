@@ -18,7 +18,7 @@ from operations.document_limits import (
 )
 
 _BROKEN: dict[str, Any] = {"name": "t", "type": "NONE"}
-"""A task with a mistake, which shows that nothing was checked."""
+"""A task with a mistake. It is not reported, because limits are checked before tasks."""
 
 
 def _mistakes(document: object) -> tuple[str, ...]:

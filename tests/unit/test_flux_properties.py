@@ -26,7 +26,7 @@ VARIABLES = {"TIER": "dev", "EMPTY": ""}
         ("${hosts[0]} ${hosts[1]} ${hosts[2]}", "a:1 b:2 c"),
         ("${hosts[9]}", "exact"),
         ("a: $${topic} $$${n} $topic {n} $ {n}", "a: ${topic} $${n} $topic {n} $ {n}"),
-        # A value is put in once, and is no text with placeholders.
+        # Placeholders within a value are not replaced.
         ("a: ${nested}", "a: ${topic}"),
         ("  # ${unknown}\na: 1", "  # ${unknown}\na: 1"),
     ],

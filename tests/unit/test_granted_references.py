@@ -1,4 +1,4 @@
-"""The objects that definitions name: whatever a task type lets them name is found."""
+"""Every object that a definition can name is found, for every task type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_NODE: list[tuple[dict[str, Any], GrantKind, str | int]] = [
     ({"taskGroups": '[{"name": "db", "slots": 2}]'}, GrantKind.POOL, "db"),
     ({"taskGroups": [{"id": 4, "name": "db"}]}, GrantKind.POOL, 4),
 ]
-"""Keys that every node may have, and the object that each names."""
+"""Keys that every node may have, with the object that each key names."""
 
 
 def found(node: dict[str, Any], **document: Any) -> list[tuple[GrantKind, str | int]]:
@@ -37,7 +37,7 @@ def test_each_key_of_a_task_type_that_names_a_data_source_is_seen(name: str) -> 
     keys = {each.name for each in spec.keys if each.name.lower().startswith("datasource")}
     match spec.datasources:
         case DatasourceUse.NONE:
-            # A type with such a key has to say what it names.
+            # A type with such a key has to declare its use.
             assert keys == set()
         case DatasourceUse.ONE:
             assert keys <= {"datasource", "datasourceName"}

@@ -1,4 +1,4 @@
-"""Lines that differ, within a bounded number of steps."""
+"""Differences between lines, found in a bounded number of steps."""
 
 from __future__ import annotations
 

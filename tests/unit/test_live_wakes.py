@@ -1,4 +1,4 @@
-"""Wakes of the looker and of readers: an opened stream, a mailbox that is given something."""
+"""An opened stream wakes the loop, and a filled mailbox notifies its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that tasks name: inlined or tied by their digests, and never looked up for a request."""
+"""Files that tasks name: inlined or pinned by digest, and never opened for a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCRIPT = "print('first')\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a script, a jar, and a file of resources beside it."""
+    """Create a folder with a script and a jar, next to a folder of resources."""
     made, resources = tmp_path / "definitions", tmp_path / "resources"
     for each in (made, resources):
         each.mkdir()
@@ -44,7 +44,7 @@ def params_of(folder: Path, *tasks: dict[str, Any], inlines: bool = False) -> li
 
 
 def launched(home: Path, name: str, params: dict[str, Any]) -> str:
-    """The message with which the launcher refuses a task; "" if it accepts it."""
+    """Return the message by which the launcher refuses a task; "" if it accepts the task."""
     (home / "tasks/logs/1/2").mkdir(parents=True)
     try:
         prepared(home, name, params)
@@ -66,7 +66,7 @@ def test_a_script_is_inlined_as_it_is_and_runs_by_its_text_x68(
 ) -> None:
     (params,) = params_of(folder, python(file="clean.py"), inlines=True)
     assert params == {"file": "clean.py", "fileText": _SCRIPT}
-    # The text goes before the file, which may have changed or be missing.
+    # The stored text takes precedence over the file, which may have changed or be missing.
     (folder / "clean.py").unlink()
     assert params_of(folder, python(**params), inlines=True) == [params]
     assert launched(tmp_path, "PYTHON", params) == ""

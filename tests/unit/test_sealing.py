@@ -1,4 +1,4 @@
-"""Secrets are found in JSON where they stand, and come back to the letter."""
+"""Secrets are found in place in JSON, and are decrypted to the same text."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_placeholder_a_reference_a_mask_and_a_data_source_s_own_value_are_no_s
 def test_copies_of_a_secret_in_other_parameters_are_secrets_too() -> None:
     resolved = [prop("password", "hunter2"), prop("address", "me:hunter2@db"), prop("n", "n")]
     assert secrets_of(json.dumps(resolved)) == ["hunter2", "hunter2"]
-    # An escape is not cut in two, or the rest would be no JSON.
+    # The JSON text has `\nhunt`. Encrypting `nhunt` there would cut the escape and break the JSON.
     newline = [prop("password", "nhunt"), prop("text", "a\nhunt")]
     assert secrets_of(json.dumps(newline)) == ["nhunt"]
 

@@ -1,4 +1,4 @@
-"""Secrets are found in the forms in which programs print them, wherever they are in a log."""
+"""Secrets are found anywhere in a log, in the forms in which programs print them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRETS = ("hunter2-p@ss", 'it\'s a "secret" & more', "correct horse battery", "
 
 
 def masked(path: Path, written: bytes, *secrets: str, step: int | None = None) -> bytes:
-    """Return a log after it was masked; with `step` in pieces as a task would write them."""
+    """Write a log, mask it and return it; with `step`, write and mask pieces of this size."""
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC)
     mask = LogMask(secrets, spares_outputs=False)
     for at in range(0, len(written), step or len(written)):
@@ -64,7 +64,7 @@ def test_base_64_is_masked_with_the_characters_that_share_bits(tmp_path: Path, l
     found = masked(tmp_path / "log", b"Basic " + text + b"\n", "hunter2-p@ss")
     before, _, rest = found.removeprefix(b"Basic ").partition(b"*")
     behind = rest.rpartition(b"*")[2].rstrip(b"\n")
-    # At most the characters of the bytes before it, and of the line end behind it.
+    # Only characters of the bytes before the secret and of the line end after it may remain.
     assert (text.startswith(before), text.endswith(behind)) == (True, True)
     assert len(before) <= 8 * lead // 6
     assert len(behind) <= 4

@@ -301,7 +301,7 @@ def test_x61_a_request_of_a_daemon_has_a_time_however_slowly_it_comes(
     service.on_stop("health", server.stop)
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.settimeout(0.01)
-        for _ in range(1000):  # Twenty would be the time of the limit.
+        for _ in range(1000):  # The time limit allows about 20.
             try:
                 slow.sendall(b"G")
                 assert not slow.recv(100)

@@ -48,7 +48,7 @@ CASES: Final = [(key, mode) for key in (*OPTIONS, "mainJar") for mode in MODES]
 
 
 class Desk:
-    """Prepares SPARK tasks. `/…/opt` has a.jar and b.jar; `/…/resources` has lib/c.jar."""
+    """A launcher of SPARK tasks. `/…/opt` has a.jar and b.jar; `/…/resources` has lib/c.jar."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -73,7 +73,7 @@ class Desk:
         return found
 
     def given(self, mode: str, key: str, name: str) -> str:
-        """The value of a key for spark-submit; "refused: …" with the message of the launcher."""
+        """Return a key's value for spark-submit, or "refused: …" with the launcher's message."""
         params: dict[str, Any] = {key: name if key == "mainJar" else [name]}
         try:
             argv = self.job(mode, params)["argv"]
@@ -134,7 +134,7 @@ def test_a_pattern_gives_the_files_that_it_matches(desk: Desk, key: str, mode: s
     folder = desk.opt if mode == "standalone cluster" else desk.attempt
     for name in (f"{desk.opt}/*.jar", f"file:{desk.opt}/[ab].jar", f"{desk.home}/o?t/*.jar"):
         assert desk.given(mode, key, name) == f"{folder}/a.jar,{folder}/b.jar"
-    # A relative pattern is for the resources, which are linked.
+    # A relative pattern matches resources, which are linked into the folder of the attempt.
     assert desk.given(mode, key, "lib/*.jar") == f"{desk.attempt}/c.jar"
     assert desk.given(mode, key, f"{desk.opt}/x.*#y") == f"{folder}/x.txt#y"
     for name, said in (
@@ -241,7 +241,7 @@ def test_a_file_of_another_host_is_refused() -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """A folder that every account may list; those of pytest are private."""
+    """Yield a folder that every account may list, because the folders of pytest are private."""
     with TemporaryDirectory() as name:
         folder = Path(name).resolve()
         folder.chmod(0o755)
@@ -266,7 +266,7 @@ def test_a_pattern_shows_an_account_only_what_it_may_list(
 
 
 def a_context(home: Path, account: Account) -> TaskContext:
-    """The attempt of a task of this account, with a digest of the file `theirs`."""
+    """Return the context of an attempt of this account, with a digest of the file `theirs`."""
     return TaskContext(
         task=a_claimed_task(attempt_folders(home / "tasks").paths(1, 2, 3)),
         params={"digests": {"theirs": "0" * 64}},

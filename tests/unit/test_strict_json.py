@@ -1,4 +1,4 @@
-"""JSON of users is read within limits, which are checked before it is parsed."""
+"""Limits of JSON from users are checked before it is parsed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from common.strict_json import MAX_CONTAINERS, MAX_DEPTH, strict_json
 
 @pytest.mark.parametrize("part", [b"{}", b"[]", b'{"a":[]}', b'[{"a":"b"}]'])
 def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed_x66(part: bytes) -> None:
-    # The end is missing, so a parser would report something else.
+    # The closing bracket is missing, so a parser would report another mistake.
     with pytest.raises(InvalidDefinitionError, match="more than 500,000 objects and lists"):
         strict_json(b"[" + b",".join([part] * MAX_CONTAINERS))
 

@@ -49,7 +49,7 @@ def test_the_least_uid_of_tenants_is_a_setting_x50(tmp_path: Path) -> None:
     assert_unfit(
         some_rules(tmp_path, minimum_uid=501).unfit(an_entry(500)), "tenant_min_uid is 501"
     )
-    # An alias of root is root under every setting.
+    # An account with the uid of root is refused under every setting.
     assert_unfit(some_rules(tmp_path, minimum_uid=0).unfit(an_entry(0)), "root")
 
 
@@ -77,7 +77,7 @@ def test_a_worker_of_an_ordinary_account_does_not_start_in_mode_tenant_x50(
 
 
 def assert_unfit(found: str | None, reason: str | None) -> None:
-    """Check for this reason, or for none at all."""
+    """Check that an account is unfit for a reason; without a reason, that it is fit."""
     assert (found is None) == (reason is None), found
     assert (reason or "") in (found or "")
 

@@ -167,11 +167,11 @@ def test_objects_of_components_are_given_by_reference() -> None:
     assert isinstance(german, Dictionary)
     assert isinstance(english, Dictionary)
     assert (english.words, german.words) == (["the", "a"], ["der", "die", "7"])
-    # One object for all that refer to it.
+    # All references to a component give the same object.
     assert german.of is english
     assert known.others == [english, german]
     assert known.called == [english, 1]
-    # Only a sole key is a reference.
+    # `ref` is a reference only if it is the sole key.
     assert known.limit == {"ref": "english", "more": 1}
 
 

@@ -49,8 +49,9 @@ def test_a_list_within_is_hashed_by_its_values_as_java_does() -> None:
     assert storm_hash((["x", 3],)) == 4715
 
 
-# Java 17, as Storm 2 does it: `Random(Arrays.hashCode(bytes))` of the hashes of the fields, two
-# calls of `nextInt` with 2, 6, 8 and 1,000 tasks, and an equal second choice moved to the next task.
+# Results of Java 17, computed like Storm 2: `Random(Arrays.hashCode(bytes))` with the bytes of the
+# fields' hashes, then two calls of `nextInt` for 2, 6, 8 and 1,000 tasks. If both choices are
+# equal, the second moves to the next task.
 PAIRS: list[tuple[tuple[Any, ...], list[tuple[int, int]]]] = [
     (("abc",), [(0, 1), (5, 0), (3, 2), (191, 599)]),
     ((7,), [(0, 1), (2, 5), (2, 7), (744, 891)]),

@@ -73,7 +73,7 @@ def test_a_yaml_file_is_packed_with_the_values_of_its_submitter(tmp_path: Path) 
         properties=properties_in(tmp_path / "dev.properties"),
         environment=variables_given(["WHO", "MORE=a=b"], {"WHO": "me", "HIDDEN": "x"}),
     )
-    # What is stored has no placeholder, so that the worker needs no values.
+    # Placeholders are replaced in the stored file, so that the worker does not need the values.
     stored = YAML.replace("words\n", "words # ${n} me\n", 1)
     assert found.code.files["words.yaml"] == stored
     assert found.graph.part("count") == pack(written(tmp_path)).graph.part("count")

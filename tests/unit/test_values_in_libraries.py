@@ -1,4 +1,4 @@
-"""Values of users that reach a library: names that it would follow elsewhere are refused."""
+"""User values that reach a library cannot select a file, a host or a lexer."""
 
 from __future__ import annotations
 

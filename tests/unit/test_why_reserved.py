@@ -15,13 +15,13 @@ SHARED = Offer(slots=8, version="1", groups=("etl",), group_ids=frozenset({4}))
 
 
 def alive_with(**offers: Offer) -> Alive:
-    """Return living workers, by their hosts."""
+    """Return living workers, with an offer for each host."""
     told = {Node(address=f"{host}:1", incarnation=7): offer for host, offer in offers.items()}
     return Alive(masters=frozenset(), workers=frozenset(told), offers=told)
 
 
 def causes(group_id: int, **offers: Offer) -> list[Cause]:
-    """Return the causes for a queued task, with workers by their hosts."""
+    """Return the causes for a queued task, with an offer for each worker's host."""
     place = QueuePlace(ahead=0, group_id=group_id)
     return list(worker_causes(place, alive_with(**offers), "etl"))
 

@@ -41,7 +41,7 @@ def hours(first: int, last: int) -> Interval:
 
 
 def attempts(made: Engine, count: int) -> list[int]:
-    """Running attempts of one run."""
+    """Return running attempts of one run."""
     ids = submit(made, a_run(made), *(f"t{number}" for number in range(count)))
     assert claim(made, WORKER, ids) == ids
     return ids
@@ -109,7 +109,7 @@ def used(made: Engine, ds: str) -> list[Segment]:
 
 
 def held_up(db: Any, ds: str, partition: int = 0) -> None:
-    """Hold publications of this partition up until the transaction ends."""
+    """Block publications of this partition until the transaction ends."""
     db.execute(
         select(t.dataset_offsets.c.offset)
         .where(t.dataset_offsets.c.dataset == ds)

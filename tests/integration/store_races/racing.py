@@ -88,12 +88,12 @@ def begin_with_a_task(run: LoadedRun) -> Step:
 
 
 def a_run(made: Engine, definition_id: int = 1, project_id: int = 1) -> Ownership:
-    """Begin a run of a definition, which is made if it is missing."""
+    """Start a run of a definition; create the definition if it is missing."""
     with made.begin() as db:
         definition = {"id": definition_id, "name": f"d{definition_id}", "project_id": project_id}
         made_now = upsert(t.process_definition).values(definition).on_conflict_do_nothing()
         if db.execute(made_now).rowcount:
-            # No later definition gets this id.
+            # Advance the sequence, so that no later definition gets this id.
             db.exec_driver_sql(
                 "SELECT setval('t_ds_process_definition_id_seq', max(id))"
                 " FROM t_ds_process_definition"

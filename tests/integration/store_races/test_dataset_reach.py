@@ -45,7 +45,7 @@ def server(tmp_path: Path, here: Engine, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def dev(here: Engine) -> dict[str, int]:
-    """Another project, and the id of a definition for it."""
+    """Create another project; return its id, and an id for a definition of it."""
     with here.begin() as db:
         project = db.execute(
             insert(t.project).values(name=f"dev-{uuid.uuid4().hex}").returning(t.project.c.id)
@@ -55,7 +55,7 @@ def dev(here: Engine) -> dict[str, int]:
 
 @pytest.fixture
 def share(here: Engine, ds: str, dev: dict[str, int]) -> Callable[[], None]:
-    """Share the dataset with the other project, as an administrator does it in SQL."""
+    """Return a function that shares the dataset with the other project, by SQL."""
 
     def insert_row() -> None:
         with here.begin() as db:
@@ -81,7 +81,7 @@ def a_dataset_of_prod(made: Engine, server: Desk, ds: str) -> None:
     lock(made, task_id, ds, LockType.REPLACE)
     publish_as(made, server, ds, task_id, replaces=DAY)
     with made.begin() as db:
-        # Prod's lock is not in the way of what follows.
+        # Prod's lock would block the rest of the test.
         db.execute(t.task_lock.delete().where(t.task_lock.c.dataset == ds))
 
 
@@ -134,7 +134,7 @@ def test_an_attempt_whose_definition_locks_a_foreign_dataset_fails(
 def test_a_running_task_may_not_lock_a_foreign_dataset(
     here: Engine, server: Desk, ds: str, dev: dict[str, int], share: Callable[[], None]
 ) -> None:
-    # Compaction, frames and spouts take their locks in this way.
+    # Compaction, frames and spouts request their locks in this way.
     a_dataset_of_prod(here, server, ds)
     server.enter(an_attempt(here, **dev))
     for kind in ("EXCLUSIVE", "SHARED", "APPEND", "REPLACE"):

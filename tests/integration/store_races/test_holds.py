@@ -76,7 +76,7 @@ def a_pool(made: Engine, size: int) -> str:
 
 
 def in_project(db: Connection) -> None:
-    """Give the runs of these tests their definition, whose project may use the pools."""
+    """Create the definition of these tests' runs in a project that may use the pools."""
     runs = t.process_definition.c.id == 1
     if db.scalar(select(t.process_definition.c.id).where(runs)) is None:
         db.execute(insert(t.process_definition).values(id=1, name="races"))

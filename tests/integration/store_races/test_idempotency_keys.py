@@ -1,4 +1,4 @@
-"""Requests with one Idempotency-Key at the same moment, and the same key of two users."""
+"""Concurrent requests with one Idempotency-Key, and the same key from two users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def once(key: str) -> Once:
 
 
 def answer(made: Engine, principal: Principal, key: str, makes: int) -> int:
-    """Carry out a request that creates the object with this number, unless it was sent before."""
+    """Handle a request that creates object `makes`; return the first answer if it is repeated."""
     with made.begin() as db:
         known = first_answer(db, principal, once(key))
         if known is not None:
@@ -37,7 +37,7 @@ def test_a_repetition_waits_for_the_first_request_and_returns_its_answer(
             assert first_answer(first, ADA, once("repeated")) is None
             second = pool.submit(answer, there, ADA, "repeated", 8)
             until_blocked_or(here, "there", second.done)
-            # Without the lock the repetition has created 8 by now.
+            # Without the lock the repeated request would have created 8 already.
             assert not second.done()
             keep_answer(first, ADA, once("repeated"), 7)
         assert second.result(timeout=30) == 7
@@ -49,7 +49,7 @@ def test_a_key_of_another_user_is_another_key(here: Engine, there: Engine) -> No
             assert first_answer(first, ADA, once("shared")) is None
             keep_answer(first, ADA, once("shared"), 7)
             of_bob = pool.submit(answer, there, BOB, "shared", 8)
-            # Ada's open transaction does not hold up Bob's request.
+            # Ada's open transaction does not block Bob's request.
             assert wait([of_bob], timeout=30).done
             assert of_bob.result() == 8
         assert [answer(here, each, "shared", 9) for each in (ADA, BOB)] == [7, 8]

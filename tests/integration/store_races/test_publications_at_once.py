@@ -1,4 +1,4 @@
-"""Two publications of one range at the same moment: the rows of a range are published once."""
+"""Two concurrent publications of one range: its rows are published once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_of_two_publications_that_start_at_one_offset_one_is_refused(
     lock = granted(here, first, ask(ds))
     granted(here, second, ask(ds))
     publish(here, a_publication(ds, first, sequence="before", range=a_range(0, 100)))
-    # Different work on the same range: neither its name nor its segments tell the two apart.
+    # The names and the segments differ. Only the range shows that both publish the same rows.
     one, other = (
         a_publication(
             ds,
@@ -45,7 +45,7 @@ def test_of_two_publications_that_start_at_one_offset_one_is_refused(
     with ThreadPoolExecutor(2) as pool, there.connect() as holding:
         held_up(holding, ds)
         outcomes = [pool.submit(publish, here, one), pool.submit(publish, there, other)]
-        # Both have come to the row of the offset: without its lock they would have read it before.
+        # Both wait for the offset's row. Without its lock both would have read the old offset.
         until_blocked(there, "here")
         until_blocked(here, "there")
         holding.commit()

@@ -1,4 +1,4 @@
-"""A run begins with objects that its project may use: worker group, environment and tenant."""
+"""A run starts only with a worker group, an environment and a tenant that its project may use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_ENVIRONMENT = f'{{"environmentCode": "{2**40}"}}'
 def test_a_run_begins_with_a_group_and_an_environment_of_its_project() -> None:
     command = read(IN_ENVIRONMENT, worker_group_id=5)
     assert isinstance(planned(command, a_definition(grants=GRANTS)), Begin)
-    # Any worker, and no environment, need no grant.
+    # A run on any worker and without an environment needs no grant.
     assert isinstance(planned(read(), a_definition()), Begin)
 
 

@@ -61,13 +61,13 @@ def test_x45_a_sub_process_of_another_project_begins_only_while_it_is_shared() -
     foreign = a_definition(project_id=8)
     refused = why(planned(command, foreign, parent=a_parent(project_id=9)))
     missing = why(planned(command, None, parent=a_parent(project_id=9)))
-    # The reason says no more of a foreign definition than of a missing one.
+    # The reason is the same for a foreign definition and for a missing one.
     assert refused == missing
     assert "there is no process definition with the id 3 in this project" in refused
     for parent in (
         a_parent(project_id=9, shared=frozenset({3})),
         a_parent(project_id=8),
-        # The definition of a run may be gone.
+        # The parent's definition may have been deleted.
         a_parent(project_id=None),
     ):
         assert isinstance(planned(command, foreign, parent=parent), Begin)

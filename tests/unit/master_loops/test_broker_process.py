@@ -1,4 +1,4 @@
-"""The process that asks brokers for the master: its rights, and what becomes of it."""
+"""The process that queries brokers for the master: its rights and its life cycle."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_process_can_not_read_a_home_x33(tmp_path: Path) -> None:
     home.mkdir()
     secret = home / "postgres.password"
     secret.write_text("hunter2")
-    # Readable for all: Landlock keeps the process out, and its account alone would not.
+    # All accounts may read the files, so only Landlock can deny the access.
     for each in (secret, home, *tmp_path.parents):
         if each.stat().st_uid == os.geteuid() and each.is_relative_to("/tmp"):
             each.chmod(0o755)

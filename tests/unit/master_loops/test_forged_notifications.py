@@ -1,4 +1,4 @@
-"""Any role of the database can notify: forged payloads change no run, and stop no loop."""
+"""Forged notifications, which any database role can send, change no run and stop no loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MALFORMED = (
 
 
 class Forger:
-    """Puts payloads on the channels that a master listens to."""
+    """A sender of payloads on the channels that a master listens to."""
 
     def __init__(self, master: OneMaster) -> None:
         self.waiting: list[Notification] = []
@@ -45,7 +45,7 @@ class Forger:
         return heard
 
     def wake(self) -> None:
-        """Nothing waits in a test."""
+        """Do nothing: no thread waits in these tests."""
 
     def notify(self, *payloads: str, channel: str = Channel.TASK) -> None:
         self.waiting += [Notification(channel=channel, payload=each) for each in payloads]
@@ -53,7 +53,7 @@ class Forger:
 
 
 def forged(run: int, attempt_id: int, **changes: Any) -> str:
-    """Return a payload as of the trigger of an attempt that has ended."""
+    """Return a payload like the trigger's for an ended attempt."""
     fields = {
         "run": run,
         "task": attempt_id,
@@ -69,7 +69,7 @@ def forged(run: int, attempt_id: int, **changes: Any) -> str:
 
 
 def finish(master: OneMaster, task: int, **end: Any) -> None:
-    """Report an attempt as its worker, without a notification."""
+    """Report the end of an attempt as its worker, and drop the notification."""
     at = master.clock.now()
     master.tasks.report(
         WORKER, [AttemptEnd(task_instance_id=task, state=TaskState.SUCCESS, end_time=at, **end)]
@@ -183,7 +183,7 @@ def test_malformed_hints_stop_no_loop_x70() -> None:
             return [Notification(channel=channel, payload=each) for each in MALFORMED]
 
         def wake(self) -> None:
-            """Nothing waits in a test."""
+            """Do nothing: no thread waits in these tests."""
 
     hinted: list[object] = []
     HintLoop(Source(), hinted=hinted.extend).run_once()

@@ -163,7 +163,7 @@ def test_a_row_that_makes_no_run_ends_as_failure_and_the_others_go_on(
 def test_a_run_that_was_given_up_is_not_opened_again(master: OneMaster) -> None:
     run, good = master.begin("a >> b"), master.begin("a")
     master.step()
-    # A step with a notified report is refused once without a fault of the run.
+    # The first refusal of a step with a notified report does not count as a fault of the run.
     for _ in range(4):
         if master.state(run) is not ProcessState.RUNNING:
             break

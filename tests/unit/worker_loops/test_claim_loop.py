@@ -138,11 +138,11 @@ def test_a_reserved_worker_takes_tasks_of_its_groups_alone_from_the_queue_and_by
     place.join()
     shared, ours = place.submit(), place.submit(group=7)
     assert place.claim() == [ours]
-    # The other one stays in the queue for workers that are not reserved.
+    # The other task stays in the queue for workers that are not reserved.
     assert [e.task_instance_id for e in place.registry.task_queue.entries()] == [shared]
     place.worker.claims.hinted([place.entry(shared)])
     assert place.claim() == [ours]
-    # As an entry of a master that chose this worker before it was reserved.
+    # A master chose this worker before the worker was reserved.
     place.worker.claims.hinted([replace(place.entry(shared), worker="w:1")])
     assert place.claim() == [ours]
     assert place.worker.status().is_reserved
