@@ -30,7 +30,7 @@ Document: TypeAlias = Annotated[dict[str, Any], AfterValidator(mask_value)]
 Figures: TypeAlias = dict[str, Any]
 """Numbers with their names as daemons measured them, without a text of a user."""
 Rows: TypeAlias = list[list[Any]]
-"""Rows of a dataset, whose columns are data and not settings."""
+"""Rows of a dataset. They are data without settings, so they are not masked."""
 Model = TypeVar("Model", bound="Shape")
 Text = Annotated[str, StringConstraints(max_length=100_000)]
 

@@ -349,7 +349,8 @@ _BASE_ROUTES: Final = (
 def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
     """Add the routes that ask for no token: health, and what describes the others."""
 
-    # The loop or separate threads answer these, so that busy threads of requests don't delay them.
+    # The loop or dedicated threads serve health and metrics, so busy request threads don't delay
+    # them.
     limiter = CapacityLimiter(_HEALTH_THREADS)
     describing = CapacityLimiter(1)
 
@@ -378,7 +379,7 @@ def _add_base(app: FastAPI, problems: Callable[[], list[NotReady]]) -> None:
 
     async def show_openapi(request: Request) -> Response:
         if not described:
-            # The first request builds it, which takes a second or more, and others wait for it.
+            # The first request builds the document in a second or more; other requests wait.
             request.scope["state"]["more_seconds"] = LONG_SECONDS
             described.append(await run_sync(text, limiter=describing))
         return Response(described[0], media_type="application/json")

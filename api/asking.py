@@ -25,7 +25,7 @@ from operations.tokens import principal_of
 
 REGISTRY: Final = SharedRegistry()
 PROJECT_HEADER: Final = "orcaflow-project"
-"""The header that limits a request to one project, by its id."""
+"""The header that limits a request to a project: the project's id."""
 _SCHEME: Final = "bearer "
 _NOBODY: Final = Principal(user_id=0, user_name="nobody", scope=NOTHING)
 
@@ -78,16 +78,16 @@ class AskedSession(RequestSession):
             self._request.app.state.pace.take(self.principal.user_id)
 
     def is_over(self) -> bool:
-        """Return whether the client has left, or was told that it takes too long."""
+        """Return True if the client has disconnected or the request has timed out."""
         return bool(self._request.scope["state"].get("is_over"))
 
     def heavy_place(self) -> AbstractContextManager[None]:
-        """Hold a place for long work; `TooManyError` without one."""
+        """Hold a place for long work; `TooManyError` if none is free."""
         return heavy_place(self._request, self.principal.user_id)
 
 
 def heavy_place(request: Request, user_id: int) -> AbstractContextManager[None]:
-    """Hold a place for the long work of a user, which then has more time."""
+    """Hold a place for the long work of a user, and extend the timeout of the request."""
     request.scope["state"]["more_seconds"] = LONG_SECONDS
     heavy: HeavyWork = request.app.state.heavy
     return heavy.place(user_id)

@@ -1,9 +1,9 @@
-"""Limits of time, size and number for connections, before it is known who uses them.
+"""Limits the time, size and number of connections before their users are authenticated.
 
-A client has to send its request and read the answer at a minimum speed. When there are too many
-connections, the server closes a connection that waits for its client. The order is: without a
-request, with an incomplete head, with an incomplete body, with a client that does not read. A
-request in progress is never interrupted, so silent clients can't lock users out.
+A client has to send its request and read the answer at a minimum speed. At a limit of connections,
+the server closes connections that wait for their clients: idle ones first, then incomplete heads,
+incomplete bodies, and clients that do not read. It closes no request in progress for another
+connection, so silent clients can't lock users out.
 
 `Connections` knows all connections of a server and `LimitedProtocol` is one of them; both belong to
 the thread of the event loop.
@@ -48,44 +48,44 @@ class Limits:
 
     connections: int = 1000
     per_address: int = 256
-    """Connections of one address other than a trusted proxy's; 0 is any number."""
+    """The connections of one address, trusted proxies excluded; 0 means no limit."""
     exempts_loopback: bool = True
-    """True if `per_address` leaves out loopback, which is the address of all tunnels."""
+    """True to exclude loopback from `per_address`, since all tunnels share that address."""
     requests: int = 512
-    """Requests that the server works on."""
+    """The number of requests in progress."""
     body_bytes: int = 100_000_000
-    """Bodies of all requests together."""
+    """The total size of the bodies of all requests in progress."""
     head: float = 10.0
-    """From the start of a connection or of a request to the end of its head."""
+    """The time from the start of a connection or of a request to the end of its head."""
     idle: float = 15.0
-    """From the end of an answer to the next request."""
+    """The time from the end of an answer to the next request."""
     body: float = 20.0
-    """For a body, in addition to the time at `body_bytes_per_second`."""
+    """The time for a body, in addition to its time at `body_bytes_per_second`."""
     body_bytes_per_second: int = 50_000
     write: float = 30.0
-    """For a client to read what the kernel and the server hold for it."""
+    """The time for a client to read what the server has buffered for it."""
     discard: float = 2.0
-    """From an answer that ends a connection to its close, while input is discarded."""
+    """The time from a refusal to the close of the connection; input is discarded meanwhile."""
     check: float = 1.0
-    """Between two checks of the times."""
+    """The interval between two checks of the times."""
 
 
 class Stage(IntEnum):
-    """The state of a connection, in the order in which connections are closed for others."""
+    """The state of a connection. At a limit, connections in lower stages are closed first."""
 
     IDLE = 0
     HEAD = 1
     BODY = 2
     READER = 3
     WORK = 4
-    """The server works on a request; such a connection is not closed for others."""
+    """A request is in progress. Such a connection is not closed for another one."""
 
 
 class Connections:
     """All connections of a server, with their limits."""
 
     def __init__(self, limits: Limits, *, is_exempt: Callable[[str], bool] = lambda _: False):
-        """`is_exempt` is True for addresses that stand for many clients, for example proxies."""
+        """`is_exempt` returns True for an address that many clients share, such as a proxy."""
         self.limits = limits
         self._is_exempt = is_exempt
         self._open: dict[LimitedProtocol, str | None] = {}
@@ -95,9 +95,9 @@ class Connections:
         self._is_checked = False
 
     def add(self, protocol: LimitedProtocol) -> HTTPStatus | None:
-        """Add a new connection, in the place of another if necessary.
+        """Add a new connection. At a limit, close others for it.
 
-        Returns the status of the refusal if all places are taken.
+        Returns the status of the refusal if none of them can be closed.
         """
         address = self._counted_address(protocol)
         refusal = None
@@ -116,7 +116,7 @@ class Connections:
         return refusal
 
     def remove(self, protocol: LimitedProtocol) -> None:
-        """Forget a connection; a second call does nothing."""
+        """Remove a connection; a second call does nothing."""
         address = self._open.pop(protocol, None)
         if address is not None:
             self._by_address[address] -= 1
@@ -124,12 +124,12 @@ class Connections:
                 del self._by_address[address]
 
     def is_busy(self, tasks: int) -> bool:
-        """Return True if no further request is taken; `tasks` is a cheap upper bound of them."""
+        """Return True at the limit of requests; `tasks` is a cheap upper bound of their number."""
         most = self.limits.requests
         return tasks >= most and sum(each.stage is Stage.WORK for each in self._open) >= most
 
     def hold_body(self, change: int) -> None:
-        """Count bytes of bodies; when there are too many, close the oldest incomplete request."""
+        """Count bytes of bodies; above the limit, close the oldest incomplete requests."""
         self._body_bytes += change
         self._has_held |= self._body_bytes > _MUCH_MEMORY
         if change > 0 and self._body_bytes > self.limits.body_bytes:
@@ -155,13 +155,13 @@ class Connections:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A connection within limits. Requests name a path of this server, and no other server."""
+    """A connection within limits. The target of a request is a path of this server, or `*`."""
 
     all: ClassVar[Connections]
-    """Set by the subclass of a server (`limited_protocol`)."""
+    """The registry of one server, which `limited_protocol` sets."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a new connection, or refuse it with an answer."""
+        """Register a new connection, or refuse it with an answer."""
         super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
         self.since = self.loop.time()
         self._reads: Stage | None = None
@@ -176,7 +176,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and mark its request as disconnected."""
+        """Remove the connection, and mark its request as disconnected."""
         self.all.remove(self)
         self._release_body()
         if self.cycle is not None and not self.cycle.response_complete:
@@ -185,7 +185,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def stage(self) -> Stage:
-        """The party that the connection waits for."""
+        """The current stage; a connection that is closing counts as idle."""
         if self._is_refused or self.transport.is_closing():
             return Stage.IDLE
         if self._reads is not None:
@@ -199,26 +199,26 @@ class LimitedProtocol(HttpToolsProtocol):
         if now > self._write_until:
             self._abort()
         elif self.transport.is_closing():
-            # The transport waits for the client to read what it holds.
+            # The transport closes after the client has read the buffered output.
             self._write_until = min(self._write_until, now + self.all.limits.write)
         elif now <= self._read_until:
             return
         elif self._is_refused:
             self._abort()
         elif self._reads is Stage.BODY and self.flow.read_paused:
-            self._read_until = now + self.all.limits.body  # The server itself is slow.
+            self._read_until = now + self.all.limits.body  # The server is slow, not the client.
         elif self._reads is None or (self._reads is Stage.BODY and self.cycle.response_complete):
             self.transport.close()
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def close_for_another(self) -> None:
-        """Close immediately, in favour of another connection."""
+        """Reset the connection to make room for another one."""
         self.all.remove(self)
         self._abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, as far as the limits allow."""
+        """Parse the input as far as the limits allow."""
         if self._is_refused:
             self._discarded += len(data)
             if self._discarded > _LARGEST_DISCARDED:
@@ -227,13 +227,13 @@ class LimitedProtocol(HttpToolsProtocol):
         was_head = self._reads is Stage.HEAD
         super().data_received(data)
         if self._reads is Stage.HEAD and not self._is_refused:
-            # The parser keeps what has come of a header, and copies it with each further part.
+            # The parser buffers an incomplete header and copies it for each further part.
             self._head_size += len(data) if was_head else 0
             if self._head_size > _LARGEST_HEAD:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Start the time of the head."""
+        """Start the time limit of the head."""
         super().on_message_begin()
         self._reads = Stage.HEAD
         self._head_size = self._header_count = 0
@@ -241,13 +241,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._read_until = self.since + self.all.limits.head
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the target."""
+        """Add a part of the target, and check its length."""
         super().on_url(url)
         if len(self.url) > _LARGEST_LINE:
             self._stop(HTTPStatus.REQUEST_URI_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; trailers behind a body are dropped, since the request is being served."""
+        """Add a header. Trailers are counted and dropped: the request is already in progress."""
         self._header_count += 1
         self._head_size += len(name) + len(value)
         if self._header_count > _MOST_HEADERS or self._head_size > _LARGEST_HEAD:
@@ -256,7 +256,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Serve the request, or say that there are too many."""
+        """Start the request, or refuse it at the limit of requests."""
         if not self.url.startswith(b"/") and self.url != b"*":
             self._stop(HTTPStatus.BAD_REQUEST)
         now = self.loop.time()
@@ -266,7 +266,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body, which buys time for the rest."""
+        """Add a part of the body, and extend the time limit in proportion to it."""
         self._read_until += len(body) / self.all.limits.body_bytes_per_second
         if not self.cycle.response_complete:
             self._body_size += len(body)
@@ -274,7 +274,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the time of the body."""
+        """Stop the time limit of the body."""
         super().on_message_complete()
         self._reads = None
         self._read_until = math.inf
@@ -282,25 +282,25 @@ class LimitedProtocol(HttpToolsProtocol):
             self._rest()
 
     def on_response_complete(self) -> None:
-        """Start the time until the next request."""
+        """Release the body, and start the idle time if the request has been read."""
         self._release_body()
         super().on_response_complete()
         if self._reads is None:
             self._rest()
 
     def pause_writing(self) -> None:
-        """Start the time for the client to read."""
+        """Start the time limit for the client to read."""
         super().pause_writing()
         self.since = self.loop.time()
         self._write_until = self.since + self.all.limits.write
 
     def resume_writing(self) -> None:
-        """Stop the time for the client to read."""
+        """Stop the time limit for the client to read."""
         super().resume_writing()
         self._write_until = math.inf
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that the parser or a limit has stopped."""
+        """Refuse a request that the parser or a limit has stopped."""
         del msg
         self._refuse(self._refusal or HTTPStatus.BAD_REQUEST)
 
@@ -313,19 +313,23 @@ class LimitedProtocol(HttpToolsProtocol):
         self._body_size = 0
 
     def _abort(self) -> None:
-        """Close with a reset, so that the kernel keeps nothing for a client that does not read."""
+        """Reset the connection, so the kernel buffers nothing for a client that does not read."""
         connection = self.transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
     def _stop(self, refusal: HTTPStatus) -> None:
-        """Leave the parser, which then calls `send_400_response`."""
+        """Raise an error through the parser, which then calls `send_400_response`."""
         self._refusal = refusal
         raise ValueError(refusal)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer and close; the client may send a little more, or a reset would cost the answer."""
+        """Answer and close.
+
+        Further input is discarded for a while: closing with unread input would reset the connection
+        and lose the answer.
+        """
         if self._is_refused:
             return
         self._is_refused = True
@@ -361,14 +365,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def limited_protocol(connections: Connections) -> type[LimitedProtocol]:
-    """Return the class of the connections of one server."""
+    """Create the protocol class for the connections of one server."""
     return type("LimitedProtocol", (LimitedProtocol,), {"all": connections})
 
 
 def _close_some(candidates: Collection[LimitedProtocol]) -> bool:
-    """Close connections that have waited longest in the first stages; False if all work.
+    """Close the connections that have waited longest in the lowest stages; False if none waits.
 
-    Several in one pass: a flood of connections would otherwise cost a pass each.
+    One pass closes several, since a flood of connections would otherwise cost a pass for each.
     """
     waiting = [each for each in candidates if each.stage is not Stage.WORK]
     waiting.sort(key=lambda each: (each.stage, each.since))
@@ -379,8 +383,8 @@ def _close_some(candidates: Collection[LimitedProtocol]) -> bool:
 
 
 def _return_memory() -> None:
-    """Return free memory to the system; the C library keeps it otherwise."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # Of glibc.
+    """Return free memory to the operating system; the C library would keep it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # Only glibc has it.
     if trim is not None:
         trim(0)
 
@@ -393,7 +397,7 @@ def _is_loopback(address: str) -> bool:
 
 
 async def _busy(scope: Any, receive: Any, send: Any) -> None:
-    """Answer a request that comes while there are too many."""
+    """Refuse a request at the limit of requests."""
     del scope, receive
     text = _TEXTS[HTTPStatus.SERVICE_UNAVAILABLE].encode()
     headers = [

@@ -22,14 +22,14 @@ _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 def is_encrypted(request: Request) -> bool:
-    """Return whether the client has used https, with this server or with a trusted proxy."""
+    """Return True if the client used HTTPS, to this server or to a trusted proxy."""
     return bool(request.scope.get("scheme") == "https")
 
 
 def name_of(request: Request) -> str:
-    """Return the name of the cookie, by which a browser knows that no other host may set it.
+    """Return the name of the cookie; with HTTPS its prefix keeps other hosts from setting it.
 
-    Browsers refuse a name with this prefix without https, which loopback and tunnels do without.
+    Browsers reject the prefix without HTTPS, which loopback and tunnels do not use.
     """
     return _ENCRYPTED_COOKIE if is_encrypted(request) else COOKIE
 
@@ -61,7 +61,7 @@ def check_change(request: Request, text: str) -> None:
 
 
 def is_foreign(request: Request) -> bool:
-    """Return whether the browser says that a page of another origin sends the request."""
+    """Return True if the browser reports that a page of another origin sends the request."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     return (site is not None and site not in _OWN_SITES) or (
@@ -71,7 +71,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def check_origin(request: Request) -> None:
-    """Refuse a request that the page of another origin sends."""
+    """Raise `ForbiddenError` if a page of another origin sends the request."""
     if is_foreign(request):
         raise ForbiddenError(
             "the request comes from a page of another origin, which orders nothing"

@@ -36,12 +36,12 @@ class CorkedTransport:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close without what is held."""
+        """Discard the buffered output, and close."""
         self._held.clear()
         self._transport.abort()
 
     def write_eof(self) -> None:
-        """Write what is held, and close for writing."""
+        """Write the buffered output, and close for writing."""
         self._flush()
         self._transport.write_eof()
 

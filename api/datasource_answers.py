@@ -41,7 +41,7 @@ class DatasourceChange(Shape):
         ]
         | None
     ) = Field(default=None, repr=False)
-    """The properties of a connection to Kafka, with its secrets; for the type kafka alone."""
+    """The properties of a connection to Kafka, with its secrets; only for the type kafka."""
     note: _Text | None = None
 
 

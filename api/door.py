@@ -1,7 +1,7 @@
-"""Accepts connections for the HTTP server, and bounds the TLS handshakes that wait for clients.
+"""Accepts connections for the HTTP server, and limits the TLS handshakes in progress.
 
-`api.connections` counts protocol objects, and a connection gets one after its handshake. Here the
-oldest handshake is cancelled when there are too many.
+`api.connections` counts protocol objects, which are created after the handshake. At the limit of
+handshakes, `Door` cancels the oldest one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 class Door:
-    """A listening socket with a protocol for each connection. It belongs to the loop's thread."""
+    """A listening socket. The event loop's thread owns it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Door:
                 each.cancel()
 
     async def wait_closed(self) -> None:
-        """Return immediately; open connections have an owner elsewhere."""
+        """Return immediately: uvicorn closes the open connections."""
 
     def _watch(self) -> None:
         if self._is_open:
@@ -66,7 +66,7 @@ class Door:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Usually there are no more file descriptors. Without a pause the loop would spin.
+                # Usually the file descriptors are used up. Without a pause the loop would spin.
                 log.warning("connection not accepted", extra={"cause": error.strerror})
                 self._loop.remove_reader(self._listening.fileno())
                 self._loop.call_later(_PAUSE_SECONDS, self._watch)
@@ -89,5 +89,5 @@ class Door:
                 ssl_handshake_timeout=None if self._tls is None else self._handshake_seconds,
             )
         except (OSError, asyncio.CancelledError):
-            # The client has hung up, speaks no TLS, or has waited too long.
+            # The client disconnected, does not speak TLS, or was too slow.
             connection.close()

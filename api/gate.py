@@ -66,7 +66,10 @@ class Gate:
 
     @contextmanager
     def _counted(self, scope: Scope) -> Iterator[bool]:
-        """Count a request of a proxy's client, which has no connection to be counted; or refuse."""
+        """Count a request in progress of a client behind a proxy; yield False at the limit.
+
+        Clients behind a proxy share its connections, so `api.connections` can't count them.
+        """
         client = scope.get("client")
         if client is None or "proxied" not in scope["state"]:
             yield True
@@ -101,7 +104,7 @@ def _fault(scope: Scope) -> tuple[str, str] | None:
         except NotThroughProxyError as error:
             return "forbidden", str(error)
         if peer is not None and reach.is_proxy(peer[0]) and _lines(scope, b"x-forwarded-for"):
-            scope["scheme"] = "https"  # The proxy says so, or the request would be refused.
+            scope["scheme"] = "https"  # `client_of` requires HTTPS to the proxy or to us.
             scope["state"]["proxied"] = True
         scope["client"] = None if client is None else (client, 0)
     return None

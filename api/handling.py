@@ -89,7 +89,7 @@ class HandledRoute(APIRoute):
         return served
 
     async def _admit(self, request: Request) -> None:
-        """Require a user before a large body is read; `UnauthenticatedError` without one."""
+        """Authenticate before a large body is read; 413 on a route without authentication."""
         if not any(each.dependency is session_of for each in self.dependencies):
             raise HTTPException(413)
         session = await session_of(request)
@@ -97,10 +97,10 @@ class HandledRoute(APIRoute):
 
 
 class _StrictRequest(Request):
-    """A request whose JSON is read as strictly as a file of definitions."""
+    """A request with JSON that is parsed as strictly as a file of definitions."""
 
     async def json(self) -> Any:
-        """Read the body in a thread if it is large: the loop serves all others meanwhile."""
+        """Parse the body, in a thread if it is large: the loop serves other requests meanwhile."""
         body = await self.body()
         if len(body) > SMALL_BODY:
             return await run_in_threadpool(strict_json, body)

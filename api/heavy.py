@@ -1,8 +1,8 @@
-"""Places for requests that work long on what a user sends: lint, import, simulation, comparison.
+"""Limits the long requests in progress: lint, import, simulation, comparison.
 
-All requests share the threads and the interpreter's lock. A user has few of these places and all
-users together have not many more, so that other requests are served meanwhile. The place is taken
-before the work, and without one the answer is 429.
+All requests share the threads and the interpreter's lock. Long requests need one of a few *places*,
+so that the server stays free for other requests. A single user can't hold all places. The answer
+to a long request without a free place is 429.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from api.problems import TooManyError
 
 LONG_SECONDS: Final = 60.0
-"""The time of such a request, in addition to the time of others."""
+"""The extra timeout of a long request."""
 PLACES_OF_A_USER: Final = 2
 _PLACES: Final = 6
 _RETRY_SECONDS: Final = 2
@@ -31,7 +31,7 @@ class HeavyWork:
 
     @contextmanager
     def place(self, user_id: int) -> Iterator[None]:
-        """Hold a place; `TooManyError` if all places of the user, or of the server, are taken."""
+        """Hold a place; `TooManyError` if all places of the user or of the server are taken."""
         with self._lock:
             if self._taken[user_id] >= PLACES_OF_A_USER:
                 raise TooManyError(

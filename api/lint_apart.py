@@ -1,8 +1,8 @@
-"""Lints definitions in a separate process, which ends with its request and returns its memory.
+"""Lints definitions in a separate process, which ends with its request and frees its memory.
 
 `python -m api.lint_apart` is that process. Its input is a line of JSON with the options, and then
-the definitions; its output is the answer of the route as JSON. A thread of the server could not be
-stopped, and would hold the interpreter's lock: 7 MB take 12 seconds.
+the definitions; its output is the answer of the route as JSON. A thread could not be stopped and
+would hold the interpreter's lock: linting 7 MB takes 12 seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from operations.errors import UsageError
 from operations.linting import read_content
 
 _SMALL: Final = 32_768
-"""Definitions up to this size take less time here than the start of a process."""
+"""The size in bytes up to which linting takes less time than starting a process."""
 _SECONDS: Final = int(LONG_SECONDS)
 _MOST_MEMORY: Final = 2 * 2**30
 _MOST_MISTAKES: Final = 1000
@@ -41,9 +41,10 @@ def lint(
     strict: bool | None,
     is_over: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Return what is right and wrong in definitions; `is_over` is True once nobody waits for it.
+    """Check definitions, and return the document that `orcaflow definition lint -o json` prints.
 
-    `UsageError` if it takes too long or too much memory, or if an option is wrong.
+    `UsageError` if an option is wrong, or if the check takes too long or too much memory. The
+    process is killed once `is_over` returns True: the client no longer waits.
     """
     options = {
         "resources": str(resources),
@@ -82,7 +83,7 @@ def lint(
 
 
 def _end_of(process: subprocess.Popen[bytes], is_over: Callable[[], bool]) -> int | None:
-    """Wait for the process; None if it is to be killed."""
+    """Wait for the process and return its exit code; None if it has to be killed."""
     for _ in range(round(_SECONDS / _CHECK_SECONDS)):
         try:
             return process.wait(_CHECK_SECONDS)

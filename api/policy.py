@@ -30,8 +30,9 @@ class Policy:
     """The right that a route takes.
 
     `thing` is the kind of object whose id is in the path or in the body; without one, the route
-    lists those objects alone that its user may see, if `takes` is an action or `lists`. `own`:
-    others may do it to what is theirs. `hides`: what is not theirs is missing to them.
+    lists only the objects that its user may see, if `takes` is an action or `lists` is True. With
+    `own`, users without the right may act on objects that belong to them. With `hides`, they get
+    404 for all other objects.
     """
 
     takes: Who | Action

@@ -351,7 +351,7 @@ def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
 def on_http_error(request: Request, error: Exception) -> JSONResponse:
     """Answer an error of the framework: a path or a method that no route has, a broken body."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    if isinstance(error.__cause__, InvalidDefinitionError):  # Of `common.strict_json`.
+    if isinstance(error.__cause__, InvalidDefinitionError):  # From `common.strict_json`.
         mistakes = [{"place": "body", "message": each} for each in error.__cause__.mistakes]
         detail = f"body: {_short(error.__cause__)}"
         return problem(request, "invalid", detail, mistakes=mistakes[:_MOST_MISTAKES])

@@ -41,16 +41,16 @@ class Reach:
     tls: bool = False
 
     def is_own(self, hosts: Sequence[str]) -> bool:
-        """Return whether the `Host` headers of a request are one, which names this server.
+        """Return True if there is exactly one `Host` header and it names this server.
 
-        Any port is right, because a tunnel has another one. Everything else is compared as it is:
-        an account, a zone or a trailing dot makes another name.
+        Case is ignored. So is the port, because a tunnel listens on another one. An account, a
+        zone or a trailing dot makes a different name.
         """
         found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         return found is not None and found[1].lower() in self.names
 
     def is_proxy(self, address: str) -> bool:
-        """Return whether an address is a trusted proxy's, whose connections are many clients'."""
+        """Return True for a trusted proxy; many clients share its connections."""
         return self.proxies is not None and _lies_in(address, self.proxies)
 
     def is_own_origin(self, origin: str, host: str | None) -> bool:

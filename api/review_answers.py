@@ -60,8 +60,8 @@ class ProposalPage(Answer):
 class ForeignReference(Answer):
     """A task that refers to a definition of another project.
 
-    `starts`: it runs it as a sub process, in the version that is in force then; else it waits for
-    its runs.
+    `starts` is true if the task runs the definition as a sub process, in the version in force at
+    that time, and false if the task waits for its runs. `version` is the version in force now.
     """
 
     task: str
@@ -75,8 +75,7 @@ class ProposalDetail(Proposal):
     """A proposal with its document, and with its difference to what it was made from.
 
     `since` is what has changed in the definition meanwhile. `why_not` says why you can't approve it
-    now; null if you can. `references` are those to definitions of other projects, with their
-    versions of now.
+    now; null if you can. `references` lists the references to definitions of other projects.
     """
 
     document: Document

@@ -33,7 +33,7 @@ class Route:
     is_quick: bool = False
     """True for a read that asks nothing but the database, and that once or twice."""
     is_heavy: bool = False
-    """True for long work on what a user sends or names, which has few places (`api.heavy`)."""
+    """True for long work on user input, which needs one of the places of `api.heavy`."""
 
 
 def get(

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 _CONNECT_PATIENCE = timedelta(seconds=3)
 _STOP_PATIENCE_SECONDS = 5
 _OTHER_FILES = 200
-"""Files and sockets besides connections: of the database, of logs, and of libraries."""
+"""Open files that are not client connections: of the database, of logs, and of libraries."""
 _UNREAD_SECONDS = 60
 
 
@@ -221,7 +221,10 @@ def _database_problem(made: Engine) -> str | None:
 
 
 def limits_of(settings: ApiConfig) -> Limits:
-    """Return the limits of connections; raise the process's limit of open files to them."""
+    """Return the limits of connections, and raise the process's limit of open files for them.
+
+    If the hard limit is lower, the number of connections is reduced to fit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.connections + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -234,10 +237,10 @@ def limits_of(settings: ApiConfig) -> Limits:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn behind our own `Door`."""
+    """A uvicorn server that accepts connections through `Door`."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the door of each socket, which the base class would do without a limit."""
+        """Open a `Door` for each socket; the base class does not limit handshakes."""
         await self.lifespan.startup()
         config = self.config
 
@@ -254,7 +257,7 @@ class _HttpServer:
     """uvicorn in a separate thread; the service handles signals."""
 
     def __init__(self, app: Any, settings: ApiConfig, *, limits: Limits | None = None) -> None:
-        """Takes the port immediately, which makes it the daemon's."""
+        """Bind the port immediately, so that no other daemon can take it before `start`."""
         self._socket = listen(settings.http_host, settings.port)
         limits = limits or limits_of(settings)
         connections = Connections(limits, is_exempt=reach_of(settings).is_proxy)

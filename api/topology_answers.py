@@ -103,9 +103,10 @@ class TopologyVersionList(Answer):
 
 
 class SubmittedTopologyAnswer(Answer):
-    """A submission: created, changed, restarted or unchanged, and a command that begins a run.
+    """The outcome of a submission: created, changed, restarted or unchanged.
 
-    `notes` names settings that do not have the effect they have in Storm, each with what to do.
+    `command_id` is the command that starts a run; null if a run is live. `notes` lists settings
+    that have a different effect than in Storm, each with a remedy.
     """
 
     name: str

@@ -50,9 +50,9 @@ class TaskChange(Answer):
 
 
 class Changes(Answer):
-    """All that differs between two documents of a definition; edges are pairs of names.
+    """The differences between two documents of a definition; edges are pairs of names.
 
-    `contents` has the values of each added task, compared with nothing.
+    `contents` lists the values of each added task.
     """
 
     added: list[str]

@@ -16,8 +16,8 @@ class Awaits:
     """A place at which a definition waits for another, whose run has to end before its own can.
 
     That is a SUB_PROCESS, or an item of a DEPENDENT that can't do without a run of the other in an
-    interval that includes the present. `target` is a name where one stands, else an id; `project`
-    is the project that the reference gives.
+    interval that includes the present. `target` is the name in the reference, or else the id.
+    `project` is the project in the reference.
     """
 
     node: str
@@ -61,9 +61,9 @@ def cycles(
 ) -> Iterator[Finding]:
     """Yield a mistake for each place by way of which a definition waits for itself (trap T36e).
 
-    `places` has what the definition awaits, each with its name in `graph`, which has what every
-    definition awaits; what it lacks awaits nothing. `shown` has the words for definitions whose
-    names in the graph are not for people.
+    `places` lists the definitions that it awaits, each with its key in `graph`. `graph` maps each
+    definition to the definitions that it awaits; a definition without a key awaits none. `shown`
+    maps keys to the names that the findings use.
     """
     words = shown or {}
     for place, target in places:

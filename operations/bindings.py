@@ -1,7 +1,7 @@
-"""Shows what the references of a document mean now, before it is in force.
+"""Resolves the references of a document before it is in force.
 
-A *binding* is the definition that a reference means. A document that is proposed or compared gets
-the names of its bindings, so that a reader sees a change of the project as a change.
+A *binding* is the definition that a reference means. A proposed or compared document gets the names
+of its bindings, so that a reviewer also sees a reference move to another project.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _JSON: Final = "processDefinitionJson"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignReference:
-    """A reference to a definition of another project, which is shared with this one.
+    """A reference to a definition that another project shares with this one.
 
-    `starts`: the task runs it; otherwise the task waits for its runs. It runs in the version that
-    is in force when the task starts; `version` is the one in force now.
+    `starts` is True if the task runs the definition, in the version in force when the task starts,
+    and False if the task waits for its runs. `version` is the version in force now.
     """
 
     task: str
@@ -39,7 +39,7 @@ class ForeignReference:
 
 
 def bound_ids(row: DefinitionRow) -> frozenset[int]:
-    """Return the ids of the definitions to which a definition refers now."""
+    """Return the ids of the definitions that a definition refers to now."""
     return frozenset(
         each.number
         for each in definition_references(stored_document(row))
@@ -50,9 +50,9 @@ def bound_ids(row: DefinitionRow) -> frozenset[int]:
 def with_bindings(
     db: Connection, document: Mapping[str, Any], *, project_id: int, row: DefinitionRow | None
 ) -> dict[str, Any]:
-    """Return the document with each reference by the name of what it means, and by its project.
+    """Return the document with each reference written by name and project.
 
-    `row` is the definition that the document is to replace. A reference without a meaning stays.
+    `row` is the definition that the document will replace. An unresolved reference is kept as is.
     """
     copied: dict[str, Any] = copy.deepcopy(dict(document))
     for reference, target in _bound(db, copied, project_id=project_id, row=row):

@@ -42,7 +42,7 @@ def list_commands(
     with session.engine.connect() as db:
         if definition is not None:
             found = definition_named(db, principal, definition)
-            # Within its project the name is the only one.
+            # The name is unique within its project.
             principal, definition = principal.within(found.project_id), found.name
         return ledger.list_commands(
             db,

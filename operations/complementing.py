@@ -209,9 +209,9 @@ def _new_complements(
     options: ComplementOptions,
     settings: RunSettings,
 ) -> tuple[NewComplement, ...]:
-    """Return the complements to create: of the definition, then of each one downstream.
+    """Return the complements to create: for the definition, then for each one downstream.
 
-    Downstream are only definitions of projects in which the principal may start runs.
+    Definitions downstream are left out in projects where the principal may not start runs.
     """
     zone = cluster_zone(session.config)
     _graph(definition.process_definition_json or "")
@@ -231,7 +231,7 @@ def _new_complements(
             dependents=dependents,
             zone=zone,
             graph=_graph,
-            # A process of the command line may work long, and a thread of a server may not.
+            # A command-line process may run long; a thread of a server may not.
             utmost=UTMOST_DATES if session.principal.owns_database else UTMOST_DATES_OF_ROW,
         )
     except BadCommandError as error:

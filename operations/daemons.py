@@ -227,7 +227,7 @@ class Cluster:
         )
 
     def upgrade_schema(self) -> list[str]:
-        """Bring the database to the schema of this version; a new one gets its key."""
+        """Upgrade the database to this version's schema, and create the key of a new one."""
         import getpass
 
         from common.config import database_url
@@ -251,7 +251,7 @@ class Cluster:
     ) -> Started:
         """A master or worker at this port; returns when it is ready, or says why it is not.
 
-        It starts after `after` returns, which is called during its import, at most twice.
+        `after` runs while the daemon imports, at most twice. The daemon starts after it returns.
         """
         with exclusive(self.home, f"{kind}-{port}"):
             file = pid_file(self.home, kind, port)

@@ -26,9 +26,9 @@ class DatabaseRevision:
 
 
 def upgrade_database(session: Session) -> DatabaseRevision:
-    """Apply the revisions that are missing: all of them or none. The session is unchecked.
+    """Apply all missing revisions, or none of them. The session is unchecked.
 
-    A new database gets a key, by which its secrets are encrypted.
+    For a new database, this also creates the key that encrypts its secrets.
     """
     applied = schema.upgrade(session.engine, os_user=getpass.getuser())
     make_key_of_new(session.config, session.engine, applied)
@@ -47,7 +47,7 @@ def schema_text() -> str:
 
 
 def reader_sql(*, database: str, schema_name: str) -> str:
-    """Return the SQL that gives the reading role its views, for an administrator of a server."""
+    """Return the SQL that creates the views of the reading role and grants its rights."""
     statements = reading_statements(database=database, schema=schema_name)
     return "\n".join(
         [

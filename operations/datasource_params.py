@@ -31,7 +31,7 @@ TYPES: Final[Mapping[str, int]] = {
     "db2": 7,
     "kafka": KAFKA,
 }
-"""The codes of DbType (contract §2.1), and Orcaflow's own of connections to Kafka."""
+"""The codes of DbType (contract §2.1), and Orcaflow's code for connections to Kafka."""
 
 POSTGRESQL: Final = TYPES["postgresql"]
 

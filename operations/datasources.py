@@ -70,7 +70,7 @@ class PostgresAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConnection:
-    """A connection to Kafka: all properties of its clients, with secrets."""
+    """The properties of Kafka clients, with their secrets."""
 
     properties: Mapping[str, str] = field(repr=False)
 
@@ -137,7 +137,7 @@ def create_datasource(
     """Make a data source of an SQLAlchemy URL without a password, or of an address.
 
     `type_` overrides the type that the target tells. `NotAllowedError` if there is one of that name
-    and it is not to be replaced. It is granted to these projects, beside those of before.
+    and `replace` is False. It is granted to `projects`; existing grants are kept.
     """
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     kind, params = _params(session, target, password)
@@ -297,7 +297,7 @@ def create_own_datasource(
 
 @operation
 def list_datasources(session: Session) -> list[ShownDatasource]:
-    """List the data sources that an author sees by their names."""
+    """List the data sources that an author sees, by name."""
     who = session.principal
     with session.engine.connect() as db:
         check_author(db, who)
@@ -305,7 +305,7 @@ def list_datasources(session: Session) -> list[ShownDatasource]:
 
 
 def datasource_page(session: Session, *, after: int, limit: int) -> list[ShownDatasource]:
-    """List the data sources that an author sees by id, from the one behind `after` on."""
+    """List the data sources that an author sees with ids above `after`, by id."""
     with session.engine.connect() as db:
         check_author(db, session.principal)
         rows = store.datasource_page(db, seen_by=session.principal, after=after, limit=limit)
@@ -358,8 +358,8 @@ def _users(db: Connection, found: DatasourceView) -> list[DefinitionRow]:
 def encrypt_datasources(session: Session, *, new_key: bool) -> list[EncryptedDatasource]:
     """Encrypt the passwords of all rows by the first key, or with `new_key` by one made now.
 
-    Those of environments too, and with `new_key` all secret parameters, of which nothing is
-    returned.
+    Variables of environments are encrypted too, and with `new_key` all secret parameters. The
+    answer lists only data sources.
     """
     with noted(session, "datasource.encrypt", None) as db:
         store.lock_datasources(db)

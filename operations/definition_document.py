@@ -20,7 +20,7 @@ CHILD_ID: Final = "processDefinitionId"
 CHILD_CODES: Final = ("processDefinitionCode", "workflowDefinitionCode")
 DEPENDENT_CODE: Final = "definitionCode"
 PROJECT_KEYS: Final = ("projectName", "projectId", "projectCode")
-"""The keys by which a reference says of which project the definition is."""
+"""The keys that name the project of the definition in a reference."""
 DEPENDENT_TASK_CODE: Final = "depTaskCode"
 """The task that an item of a DEPENDENT looks at, by its code in the system that it comes from."""
 PRESENT: Final = frozenset({"currentHour", "today", "thisWeek", "thisMonth"})
@@ -75,7 +75,7 @@ class DefinitionReference:
 
     @property
     def project(self) -> str | int | None:
-        """The project that the reference gives beside the definition, by name, id or code."""
+        """The project in the reference, by name, id or code."""
         holder = self.holder
         return (
             text_in(holder, "projectName")

@@ -226,7 +226,8 @@ def read_definition_files(
     `given` says what ids of another database are called. `strict` makes unknown keys mistakes; None
     is for files of Orcaflow's own form alone. `profiles` are the Spark profiles of the settings
     here; None if they are not known. Without `splices_scripts`, parameters in the text of scripts
-    are mistakes. `looks_up` and `inlines` are the rules of `operations.named_files`.
+    are mistakes. `looks_up` and `inlines` are for the files that tasks name
+    (`operations.named_files`).
     """
     rules = _Rules(
         resources=resources,

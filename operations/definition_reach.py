@@ -1,7 +1,7 @@
-"""Turns references to definitions into the ids that they mean in this database, and back.
+"""Rewrites references to definitions from names and codes to the ids of this database, and back.
 
-`common.model.reach` decides what a name means; here references are read and rewritten, and what can
-not be reached is a mistake. A foreign definition and a missing one give the same mistake.
+`common.model.reach` decides what a name means. An unresolved reference is a mistake, with the same
+text for a foreign definition and for a missing one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from operations.findings import Finding, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The definitions that those of a project reach, by name, id and code.
+    """The definitions that the definitions of a project can refer to, by name, id and code.
 
-    `bound` are the ids to which each definition of the project, by its name, refers now. `visible`
-    are the projects whose definitions may be named to the author; None means all of them.
-    `own_codes` are the codes of this database: the code of a project beside one is compared.
+    `bound` maps each definition of the project, by name, to the ids that it refers to now.
+    `visible` holds the projects that the author may see; None means all. `own_codes` holds the
+    codes of definitions in this database; a reference by such a code must also match the project.
     """
 
     project_id: int = 1
@@ -35,7 +35,7 @@ class Reach:
     def named(
         self, reference: DefinitionReference, name: str, *, referring: str | None
     ) -> Resolved:
-        """Return what a name means in the definition `referring`."""
+        """Resolve a name in the definition `referring`."""
         return resolve(
             self.names.get(name, ()),
             own_project=self.project_id,
@@ -47,7 +47,7 @@ class Reach:
 def number_definition(
     reference: DefinitionReference, reach: Reach, *, referring: str | None
 ) -> Iterator[Finding]:
-    """Replace a name or a code by an id, and check an id; yield the mistakes."""
+    """Replace a name or a code by an id, or check an id; yield mistakes and warnings."""
     name, number, code = reference.name, reference.number, reference.code
     if name is not None:
         target = reach.named(reference, name, referring=referring)
@@ -93,10 +93,9 @@ def number_definition(
 
 
 def name_definition(reference: DefinitionReference, target: Target, *, own_project: int) -> None:
-    """Write a reference by the name of its target, with the project's name if it is another one.
+    """Write a reference by the name of its target, with the project's name for a foreign target.
 
-    A definition of the same project goes without: where the document is imported, that one is
-    meant.
+    Without a project, the reference means a definition of the project that imports the document.
     """
     holder = reference.holder
     for key in (reference.id_key, *PROJECT_KEYS):
@@ -107,7 +106,7 @@ def name_definition(reference: DefinitionReference, target: Target, *, own_proje
 
 
 def _bind(reference: DefinitionReference, target: Target) -> None:
-    # The id alone: with a name beside it, they could come to mean different definitions.
+    # Only the id is kept: a name next to it could later mean a different definition.
     holder: dict[str, Any] = reference.holder
     for key in (reference.name_key, *reference.code_keys, *PROJECT_KEYS):
         holder.pop(key, None)
@@ -119,7 +118,7 @@ def _bind(reference: DefinitionReference, target: Target) -> None:
 def _kept(
     reference: DefinitionReference, name: str, target: Target, reach: Reach
 ) -> Iterator[Finding]:
-    """Yield a warning where a name stays with a foreign definition although another has it too."""
+    """Yield a warning if a name stays bound to a foreign definition although it is ambiguous."""
     others = [each for each in reach.names.get(name, ()) if each.id != target.id]
     if target.project_id != reach.project_id and others and reference.project is None:
         yield Finding(

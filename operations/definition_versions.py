@@ -127,9 +127,9 @@ def keep(
     at: datetime,
     note: str | None = None,
 ) -> list[Imported]:
-    """Keep the versions that an import has made, and those that they supersede.
+    """Store the versions that an import created, and the versions that they supersede.
 
-    Returns the definitions with the bindings that have changed.
+    Returns the imported definitions with their changed bindings.
     """
     return [_kept_with_bindings(db, principal, before, each, at=at, note=note) for each in imported]
 
@@ -165,7 +165,7 @@ def _of_rebinding(change: str) -> Finding:
 
 
 def rebound_detail(detail: str, imported: Iterable[Imported]) -> str:
-    """Return the detail of an audit line with the bindings that the order has changed."""
+    """Return the detail of an audit line with the changed bindings."""
     return "; ".join((detail, *(each for one in imported for each in one.rebound)))
 
 
@@ -353,7 +353,7 @@ def put_in_force(
             data_dir=str(session.config.data_dir),
             accounts=rules_at_save(session.config),
         )
-    # An import goes OFFLINE without its objects; what is in force must not go OFFLINE by surprise.
+    # An import without its grants would go OFFLINE. A definition in force must not: refuse instead.
     check_all_granted(imported[0].findings, f"{imported[0].document.name!r} is not put in force")
     return keep(db, author, before, imported, at=at, note=note)[0]
 

@@ -162,8 +162,8 @@ def _placed(
     *,
     project_id: int,
 ) -> list[Imported]:
-    """Name the project of an import, and the other projects that have a new definition's name."""
-    # The choice of a project is about the import; the names of others are found out all the same.
+    """Add the project to the imported definitions, and warn about names that other projects use."""
+    # The chosen project limits the import, not this search for the same names elsewhere.
     wide = principal.without_choice
     project = project_with_id(db, wide, project_id)
     placed = []

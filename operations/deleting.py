@@ -233,9 +233,10 @@ def _release_faults(
 def _reference_faults(
     db: Connection, principal: Principal, rows: Mapping[int, DefinitionRow]
 ) -> Iterator[str]:
-    """Yield a fault for each place that would lead nowhere, outside what is deleted together.
+    """Yield a fault for each definition or live run that would keep a dangling reference.
 
-    What refers to a definition from another project counts while that one is shared with it.
+    References among the deleted definitions do not count. References from another project count
+    only while the definition is shared with that project.
     """
     together = " ".join(shlex.quote(row.name) for row in rows.values())
     sharing = shared_with(db, rows)
@@ -283,7 +284,7 @@ def _reaches(
 
 
 def _is_foreign(project_id: int | None, row: DefinitionRow, seen: frozenset[int] | None) -> bool:
-    """Return True for a project of which the caller may see nothing."""
+    """Return True for another project, which the caller may not see."""
     return project_id != row.project_id and seen is not None and project_id not in seen
 
 

@@ -1,8 +1,8 @@
-"""Limits on what one document may hold, counted before any definition in it is checked. Pure.
+"""Limits the size of a document before any definition in it is checked. Pure.
 
-Counting takes one pass over parsed lists. The checks of a task take many times as long, and a
-thread of a server can't be stopped while it does them. Texts within a document that hold JSON are
-read by the strict reader here too, so that no repeated key hides in them.
+Counting takes one pass over parsed lists. The checks of tasks take many times as long, and a server
+can't stop a thread that runs them. The strict reader also parses texts within a document that hold
+JSON, so that no repeated key hides in them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from operations.findings import Finding, Severity
 MOST_DEFINITIONS: Final = 500
 MOST_TASKS: Final = 20_000
 MOST_RELATIONS: Final = 100_000
-"""Pairs of a task and a task before it."""
+"""The number of pairs of a task and a task before it."""
 MOST_UNKNOWN_KEYS: Final = 1_000
-"""Different keys that nothing reads; each is compared with the keys that are known."""
+"""The number of different unknown keys; each is compared with all known keys."""
 MOST_FINDINGS: Final = 50_000
 _SPLIT: Final = "split the file into several, and import them one after another"
 _JSON: Final = "processDefinitionJson"
@@ -38,7 +38,7 @@ _FIELDS: Final = frozenset(
         *("others", "conf", "connectionParams", "connection_params"),
     }
 )
-"""The keys of JSON values, which may be texts that hold the JSON."""
+"""The keys of values that may be JSON or a text that holds JSON."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Size:
 
 
 def _excess(listed: Sequence[object]) -> str | None:
-    """Return the mistake of a document that is above a limit; None for all others."""
+    """Return the mistake of a document above a limit; None within the limits."""
     if len(listed) > MOST_DEFINITIONS:
         return f"holds {len(listed):,} definitions, and at most {MOST_DEFINITIONS} go: {_SPLIT}"
     size = _Size()
@@ -82,7 +82,7 @@ def _count(entry: Mapping[str, Any], size: _Size) -> None:
 
 
 def _above(task: object) -> int:
-    """Return the number of tasks before a task. A text of a list has a comma between two."""
+    """Return the number of tasks before a task, from a list or from a text with commas."""
     above = task.get("preTasks") if isinstance(task, dict) else None
     if isinstance(above, str):
         return above.count(",") + 1
@@ -90,7 +90,7 @@ def _above(task: object) -> int:
 
 
 def _parsed(value: object) -> object:
-    """Return a value, or what its text holds; a text that can't be read is a mistake elsewhere."""
+    """Parse a value that is text; None if it can't be parsed, which is reported elsewhere."""
     if not isinstance(value, str):
         return value
     try:
@@ -100,9 +100,9 @@ def _parsed(value: object) -> object:
 
 
 def document_mistakes(document: object) -> list[tuple[int | None, str]]:
-    """Return the mistakes of a document as a whole: its size, and the texts in it.
+    """Return the mistakes in the size of a document and in the texts that hold JSON.
 
-    A mistake of one definition in a list has the index of the definition.
+    A mistake in one definition of a list has the index of the definition.
     """
     listed = document if isinstance(document, list) else [document]
     if not listed:
@@ -118,14 +118,14 @@ def document_mistakes(document: object) -> list[tuple[int | None, str]]:
 
 
 _Place: TypeAlias = "tuple[_Place | None, str | int, object]"
-"""The place of a value: the place of the object or list around it, its key, and the value."""
+"""The place of a value: the place of its container, its key, and the value."""
 
 
 def _text_mistakes(entry: object, budget: Budget) -> Iterator[str]:
-    """Yield the mistakes in texts of a definition that hold JSON, and in texts within these.
+    """Yield the mistakes in texts of a definition that hold JSON, at any depth.
 
-    All texts of a document have as many objects and lists as one document may have. A text that is
-    no JSON is left to the reader of its field.
+    `budget` limits the objects and lists in all texts of a document together. The reader of a field
+    reports a text that is not JSON.
     """
     left: list[_Place] = [(None, "", entry)]
     while left and budget.containers >= 0:
@@ -152,7 +152,7 @@ def _is_holder(value: object) -> bool:
 
 
 def _where(place: _Place) -> str:
-    """Return the keys on the way to a place. In a task the task's name comes first."""
+    """Return the path of keys to a place, within a task after the task's name."""
     words = ""
     step: _Place | None = place
     while step is not None and step[0] is not None:
@@ -167,14 +167,14 @@ def _where(place: _Place) -> str:
 
 
 class FindingLimits:
-    """Counts findings about keys, of all definitions of one reading."""
+    """A counter of the findings about keys in all definitions that are read together."""
 
     def __init__(self) -> None:
         self._number = 0
         self._keys: set[str] = set()
 
     def bounded(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """Yield findings up to the limits, then a mistake that says that the check ends there."""
+        """Yield findings up to the limits, then a mistake that reports the end of the check."""
         for finding in found:
             self._number += 1
             self._keys.add(finding.key.rpartition(".")[2])

@@ -28,7 +28,7 @@ def name_environment(node: dict[str, Any], name_of: Callable[[int], str | None])
 
 
 def number_environment(node: dict[str, Any], codes: Mapping[str, int]) -> None:
-    """Put the code in the place of a name that is known."""
+    """Replace a known name by its code."""
     name, _ = environment_wanted(node)
     if name is not None and name in codes:
         node[ENVIRONMENT_CODE] = codes[name]

@@ -1,4 +1,4 @@
-"""Environments: listed for projects that may use them, made, changed and deleted by administrators.
+"""Lists environments for members of projects that may use them; administrators change them.
 
 The values of variables whose names sound secret are stored encrypted, as passwords of data sources
 are, and are never given out; a config that is sent with their mask keeps them.
@@ -77,7 +77,7 @@ def environment_tag(view: EnvironmentView) -> str:
 def list_environments(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[Environment]:
-    """List environments that the principal sees: all, those behind an id, or one by its name."""
+    """List the environments that the principal sees, by id above `after`, or the named one."""
     with session.engine.connect() as db:
         views = (
             store.environments(db, seen_by=session.principal, after=after, limit=limit)
@@ -130,7 +130,7 @@ def create_environment(
     projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> Environment:
-    """Make an environment for these projects; `NameTakenError` if there is one of that name.
+    """Create an environment, and grant it to `projects`; `NameTakenError` if the name is taken.
 
     `code` is the one that it has in another system, so that definitions from there find it.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NoGrantError(NotFoundError):
-    """A project may not use an object, or the object is missing; the text is the same for both."""
+    """An object that is missing or not granted to the project; both have the same text."""
 
     def __init__(self, kind: GrantKind, text: str) -> None:
         super().__init__(text)

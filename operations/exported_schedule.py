@@ -382,7 +382,7 @@ def save_schedule(
 
 
 def _environment_code(granted: Granted, schedule: ExportedSchedule) -> int | None:
-    """Return the code of the environment that it names; None if the project has none such."""
+    """Return the code of the schedule's environment; None if the project may not use it."""
     wanted = schedule.environment
     if wanted is None:
         return None

@@ -54,9 +54,9 @@ def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[st
         add_names(
             inner,
             project_id=found.project_id,
-            # The name of one that is not reached any more is not for readers of this project.
+            # Readers may not see the name of a definition that the project no longer reaches.
             definitions=targets_with_ids(db, found.project_id, wanted(inner).definition_ids),
-            # Names of objects that the project may not use are not for its readers either.
+            # Nor may they see the names of objects that the project may not use.
             datasources=granted_numbers_named(db, GrantKind.DATASOURCE, found.project_id),
             worker_groups=granted_numbers_named(db, GrantKind.WORKER_GROUP, found.project_id),
             environments=granted_numbers_named(db, GrantKind.ENVIRONMENT, found.project_id),

@@ -26,7 +26,7 @@ class Finding:
     keeps_offline: bool = False
     """True if the definition can't do its work without that part, so that it stays OFFLINE."""
     of_grant: bool = False
-    """True if it is about an object that the project may not use."""
+    """True for a finding about an object that the project may not use."""
 
     @property
     def is_mistake(self) -> bool:

@@ -1,8 +1,7 @@
-"""The rules of an import about the shared objects that its documents name.
+"""Handles the shared objects that the documents of an import name.
 
-An administrator's import makes worker groups that are missing and grants them to the project, as
-workers do that are started with a group. An author's import reports a missing group like a
-group without a grant.
+An administrator's import creates missing worker groups and grants them to the project. An author's
+import reports a missing group like a group without a grant.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ if TYPE_CHECKING:
 def make_group_for(
     db: Connection, principal: Principal, name: str, project_id: int, granted: Granted
 ) -> bool:
-    """Make a worker group that does not exist, for this project; False if the import may not."""
+    """Create a missing worker group and grant it to the project, if the principal may.
+
+    Returns False if no group was created.
+    """
     if granted.numbers_of(GrantKind.WORKER_GROUP, name) or not sees_all(db, principal):
         return False
     if worker_group_id(db, name) is not None:
@@ -37,7 +39,7 @@ def make_group_for(
 
 
 def of_new_group(name: str) -> Finding:
-    """Return the finding about a worker group that the import has made."""
+    """Return the finding about a worker group that the import created."""
     return Finding(
         severity=Severity.WARNING,
         key="workerGroup",
@@ -47,9 +49,9 @@ def of_new_group(name: str) -> Finding:
 
 
 def without_unknown_tenant(inner: dict[str, Any], granted: Granted) -> Iterator[Finding]:
-    """Take out a tenant of an export that the project may not use, and yield a finding.
+    """Remove a tenant that the project may not use, and yield a finding.
 
-    Without it the tasks run as the tenant of the definition's owner.
+    The tasks then run as the tenant of the definition's owner.
     """
     code = text_in(inner, "tenantCode")
     if code is None:
@@ -67,7 +69,7 @@ def without_unknown_tenant(inner: dict[str, Any], granted: Granted) -> Iterator[
 
 
 def group_of_schedule(name: str | None, granted: Granted) -> tuple[int, list[Finding]]:
-    """Return the worker group of a schedule in a file, and a finding if the project has none."""
+    """Return the worker group of a schedule, and a finding if the project may not use it."""
     if name is None:
         return -1, []
     numbers = granted.numbers_of(GrantKind.WORKER_GROUP, name)

@@ -1,8 +1,8 @@
-"""The shared objects that a definition names, compared with the grants of its project.
+"""Checks the shared objects that a definition names against the grants of its project.
 
-`Granted` reads the grants. An object without a grant gives the same finding
-as a missing object, so a definition reveals no objects of other projects. Used where a definition
-is saved, proposed, put in force or brought ONLINE.
+An object without a grant gives the same finding as a missing object, so a definition reveals no
+objects of other projects. The checks run when a definition is saved, proposed, put in force or
+brought ONLINE.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN = 20
 
 
 class NamedObject(NamedTuple):
-    """A shared object that a definition names by its name or by its number."""
+    """A shared object in a definition, by its name or its number."""
 
     kind: GrantKind
     node: str | None
@@ -49,7 +49,10 @@ class NamedObject(NamedTuple):
 
 
 def named_objects(document: Mapping[str, Any]) -> Iterator[NamedObject]:
-    """Yield each shared object that a definition names. A number goes before a name."""
+    """Yield each shared object that a definition names.
+
+    A number takes precedence over a name, except for environments.
+    """
     tenant: int | str | None = id_in(document.get("tenantId"))
     tenant = tenant or text_in(document, "tenantCode")
     if tenant is not None:
@@ -105,7 +108,7 @@ def _pools(node: Mapping[str, Any]) -> Iterator[str | int]:
 
 
 def lacking(document: Mapping[str, Any], granted: Granted) -> Iterator[Finding]:
-    """Yield a finding for each object that the project may not use; it keeps OFFLINE."""
+    """Yield a finding for each object without a grant; it keeps the definition OFFLINE."""
     for kind, node, key, given in named_objects(document):
         is_known = (
             granted.has(kind, given)
@@ -125,7 +128,7 @@ def lacking(document: Mapping[str, Any], granted: Granted) -> Iterator[Finding]:
 
 
 def _of_code(kind: GrantKind, given: str | int) -> str:
-    """Return what else may help where a definition has the code of another system."""
+    """Return a further remedy for an environment's code, which may be from another system."""
     if kind is not GrantKind.ENVIRONMENT or isinstance(given, str):
         return ""
     return (
@@ -135,7 +138,7 @@ def _of_code(kind: GrantKind, given: str | int) -> str:
 
 
 def without_stale_numbers(document: dict[str, Any]) -> None:
-    """Remove each number next to a name: the name counts."""
+    """Remove each number next to a name: the name takes precedence."""
     if text_in(document, "tenantCode") is not None:
         document.pop("tenantId", None)
     for node in nodes_of(document):
@@ -149,14 +152,14 @@ def without_stale_numbers(document: dict[str, Any]) -> None:
 
 
 def number_granted(document: dict[str, Any], granted: Granted) -> None:
-    """Turn the names of shared objects into their numbers, as far as the project may use them."""
+    """Replace the names of shared objects that the project may use by their numbers."""
     without_stale_numbers(document)
     for _ in number_shared(document, Catalog(**granted_catalog(granted))):
         pass
 
 
 def granted_catalog(granted: Granted) -> dict[str, Any]:
-    """Return the part of a `Catalog` for shared objects: the objects that the project may use."""
+    """Return the fields of a `Catalog` for the shared objects that the project may use."""
 
     def oldest(kind: GrantKind) -> dict[str, int]:
         return {name: numbers[0] for name, numbers in granted.by_name(kind).items()}
@@ -171,7 +174,7 @@ def granted_catalog(granted: Granted) -> dict[str, Any]:
 
 
 def check_proposed_granted(db: Connection, document: Mapping[str, Any], project_id: int) -> None:
-    """Refuse to propose a document that names objects which the project may not use."""
+    """Raise `NotAllowedError` if a document names objects that the project may not use."""
     given = document.get("processDefinitionJson")
     inner = copy.deepcopy(dict(object_of(given)))
     granted = Granted(db, project_id)
@@ -180,9 +183,9 @@ def check_proposed_granted(db: Connection, document: Mapping[str, Any], project_
 
 
 def check_definition_granted(db: Connection, row: DefinitionRow) -> None:
-    """Refuse a definition that lacks objects (`NotAllowedError` with the list).
+    """Raise `NotAllowedError` if a definition names objects without a grant, with their list.
 
-    Names of objects that the project may use now are replaced by their numbers.
+    Otherwise, names of objects are replaced by their numbers in the stored definition.
     """
     stored = row.process_definition_json or ""
     document = dict(object_of(stored))
@@ -200,14 +203,14 @@ def check_definition_granted(db: Connection, row: DefinitionRow) -> None:
 
 
 def definition_findings(row: DefinitionRow, granted: Granted) -> Iterator[Finding]:
-    """Yield a finding for each object that a stored definition names without a grant."""
+    """Yield a finding for each object in a stored definition that the project may not use."""
     document = dict(object_of(row.process_definition_json or ""))
     number_granted(document, granted)
     yield from lacking({**document, "tenantId": row.tenant_id}, granted)
 
 
 def check_all_granted(findings: Iterable[Finding], what: str) -> None:
-    """Refuse a definition that lacks objects, with the list of them (`NotAllowedError`)."""
+    """Raise `NotAllowedError` with the list of objects if there are findings about grants."""
     lost = [str(each) for each in findings if each.of_grant]
     if lost:
         more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""

@@ -1,7 +1,7 @@
-"""The shared objects that schedules and their definitions name, compared with current grants.
+"""Checks the shared objects that schedules and their definitions name against current grants.
 
-Used before schedules are brought ONLINE: a grant can be revoked after they were saved. Nothing is
-written.
+The check runs before schedules are brought ONLINE, because a grant can be revoked after they were
+saved. It writes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_schedules_granted(db: Connection, views: Sequence[ScheduleView]) -> None:
-    """Raise `NotAllowedError` for the first schedule whose project lacks a grant."""
+    """Raise `NotAllowedError` if a schedule or its definition names an object without a grant."""
     ids = list(dict.fromkeys(view.process_definition_id for view in views))
     found = (definition_by_id(db, each) for each in ids)
     rows = {row.id: row for row in found if row is not None}

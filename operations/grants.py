@@ -1,7 +1,7 @@
 """Grants tenants, data sources, environments, pools and worker groups to projects.
 
-Administrators give grants, take them away and list them. `Granted` is the check of every door at
-which people name such an object for a project: an object without a grant is one that is missing.
+Administrators grant, revoke and list. Every operation that takes such an object for a project uses
+`Granted` to check it: an object without a grant is reported as missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def kind_named(word: str) -> GrantKind:
-    """Return the kind of this word; a usage error lists the kinds."""
+    """Return the kind by its word; `UsageError` lists the kinds."""
     from common.model.grants import KINDS
 
     found = KINDS.get(word)
@@ -37,15 +37,15 @@ def kind_named(word: str) -> GrantKind:
 
 @operation
 def grant(session: Session, kind: GrantKind, given: str | int, project: str | int) -> ObjectGrants:
-    """Grant an object to a project; a grant that is there stays."""
+    """Grant an object to a project; an existing grant is kept."""
     return _changed(session, kind, given, project, gives=True)
 
 
 @operation
 def revoke(session: Session, kind: GrantKind, given: str | int, project: str | int) -> ObjectGrants:
-    """Take a grant away; `NotAllowedError` if there is none.
+    """Revoke a grant; `NotAllowedError` if it does not exist.
 
-    Attempts that have not started fail from then on; those that run continue.
+    Attempts that have not started then fail; running attempts continue.
     """
     return _changed(session, kind, given, project, gives=False)
 
@@ -59,9 +59,9 @@ def list_grants(
     after: int | None = None,
     limit: int | None = None,
 ) -> list[ObjectGrants]:
-    """List the objects of a kind, or of all, with the projects that may use them.
+    """List the objects of one kind or of all kinds, with the projects that may use them.
 
-    With `after` the objects of a kind are ordered by id, from the one behind that id on.
+    With `after`, the objects of a kind with larger ids are listed by id.
     """
     with session.engine.connect() as db:
         check_administrator(db, session.principal)
@@ -79,9 +79,10 @@ def grant_new(
     row_id: int,
     projects: Sequence[str | int],
 ) -> None:
-    """Grant an object that the transaction has made to these projects, with lines of the audit.
+    """Grant an object that this transaction created to projects, with a line of the audit for each.
 
-    The caller has checked that the principal may make the object; this checks the projects.
+    The caller checks the right to create the object. This function checks that the principal is an
+    author in each project.
     """
     for given in dict.fromkeys(projects):
         project = _project(db, principal, given)
@@ -102,7 +103,7 @@ def grant_new(
 
 
 class Granted:
-    """The objects that a project may use, read by one statement, and the sentences about others."""
+    """The objects that a project may use, and the error texts about other objects."""
 
     def __init__(self, db: Connection, project_id: int) -> None:
         self._db = db
@@ -111,12 +112,12 @@ class Granted:
         self.project = store.project_name(db, project_id)
 
     def reload(self) -> None:
-        """Read the grants again, after the transaction has given one."""
+        """Read the grants again after this transaction has added one."""
         self._numbers = store.granted_numbers(self._db, self._project_id)
         self._names: dict[GrantKind, Mapping[str, tuple[int, ...]]] = {}
 
     def has(self, kind: GrantKind, number: int) -> bool:
-        """Return True if the project may use the object that grants name by this number."""
+        """Return True if the project may use the object with this number."""
         return number in self._numbers[kind]
 
     def numbers(self, kind: GrantKind) -> frozenset[int]:
@@ -130,33 +131,33 @@ class Granted:
         return self._names[kind]
 
     def numbers_of(self, kind: GrantKind, name: str) -> tuple[int, ...]:
-        """Return the numbers of the objects of this name; none if the project may use none."""
+        """Return the numbers of the objects of this name that the project may use."""
         return self.by_name(kind).get(name, ()) if self._numbers[kind] else ()
 
     def number_of(self, kind: GrantKind, given: str | int) -> int:
-        """Return the number of an object by its name, or by its number.
+        """Return the number of an object, given its name or number.
 
-        `NotFoundError` if the project may not use it, or if it is missing. Of several with one
-        name it is the oldest.
+        `NotFoundError` if the project may not use it, or if it is missing. If several objects have
+        the name, the smallest number is returned.
         """
         if isinstance(given, int):
             return self.check(kind, given, given)
         return self.check(kind, next(iter(self.numbers_of(kind, given)), 0), given)
 
     def problem(self, kind: GrantKind, given: str | int) -> str:
-        """Return the sentence about an object that the project may not use, or that is missing."""
+        """Return the error text for an object that is missing or that the project may not use."""
         return missing(kind, given, project=self.project)
 
     def cure(self, kind: GrantKind, given: str | int) -> str:
-        """Return the sentence with the command that grants the object."""
+        """Return the remedy: the command that grants the object, and a similar name."""
         near = difflib.get_close_matches(str(given), self.by_name(kind), n=1)
         perhaps = f"did you mean {near[0]!r}? Or " if near else ""
         return perhaps + cure(kind, given, project=self.project)
 
     def check(self, kind: GrantKind, number: int, given: str | int) -> int:
-        """Return the number; `NotFoundError` if the project may not use the object.
+        """Return the number; `NoGrantError` if the project may not use the object.
 
-        `given` is what the caller named it by, and all that the error repeats.
+        `given` is the caller's name or number for the object; the error repeats only that.
         """
         if not self.has(kind, number):
             raise NoGrantError(kind, f"{self.problem(kind, given)}: {self.cure(kind, given)}")
@@ -164,7 +165,7 @@ class Granted:
 
 
 def sees_all(db: Connection, principal: Principal) -> bool:
-    """Return True for those who see shared objects whatever project uses them."""
+    """Return True if the principal sees all shared objects, regardless of grants."""
     return principal.owns_database or is_administrator(db, principal)
 
 

@@ -1,7 +1,7 @@
-"""Finds the definitions of an import that would wait for themselves, by way of any others.
+"""Finds the definitions of an import that would wait for themselves, directly or through others.
 
-The way may lead through definitions of other projects. They are named only to a reader who may see
-them, or whose project they are shared with.
+A cycle may lead through definitions of other projects. A mistake names such a definition only if
+the reader may see its project, or if it is shared with the project of the import.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def waits_for_itself(
     ids: Mapping[str, int],
     project_id: int,
 ) -> list[Mistake]:
-    """Return the places by way of which a definition of this import waits for itself.
+    """Return a mistake for each place where a definition of this import waits for itself.
 
-    `numbered` are the documents with ids in the place of names, `ids` those of their definitions.
+    `numbered` holds the documents with ids in place of names; `ids` maps each name to its id.
     """
     own = {
         name: Target(id=number, project_id=project_id, name=name) for name, number in ids.items()
@@ -67,14 +67,14 @@ def waits_for_itself(
 
 
 def _number(place: Awaits) -> int:
-    """Return the id that a place refers to; every name has been turned into one before."""
+    """Return the id in a place; 0 for an unresolved name."""
     return place.target if isinstance(place.target, int) else _NOTHING
 
 
 def _targets_of(
     db: Connection, rows: Iterable[NamedDefinition], own: Mapping[str, Target], project_id: int
 ) -> dict[int, list[int]]:
-    """Return the ids of what rows wait for; rows typed by hand may name it instead."""
+    """Return the ids that stored rows wait for; rows written by hand may hold names."""
     places = [(row, list(awaited(stored_document(row)))) for row in rows]
     number = numbers_in(
         db, ((row, place) for row, those in places for place in those), {project_id: own.values()}
@@ -85,7 +85,7 @@ def _targets_of(
 def _shown(
     db: Connection, principal: Principal, rows: Iterable[NamedDefinition], project_id: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the words for definitions that are not of the import, by their names in the graph."""
+    """Yield the key and the shown name of each definition outside the import."""
     visible = seen_among(db, principal, {row.project_id for row in rows})
     reached = targets_with_ids(db, project_id, [row.id for row in rows])
     for row in rows:

@@ -1,8 +1,8 @@
-"""The secrets of definitions that are imported, and of those that are exported.
+"""Restores the secrets of imported definitions, and replaces the secrets of exported ones.
 
-A document comes with references or masks in the place of secrets. A reference gets its value from
-the environment of the import or from the stored definition, a mask only from the same place of the
-stored definition.
+An imported document has references or masks in place of secrets. A reference gets its value from
+the environment of the import, or else from the stored definition. A mask gets the secret from the
+same place of the stored definition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from operations.session import Session
 
 
 def referenced_rows(session: Session, rows: Sequence[DefinitionRow]) -> list[DefinitionRow]:
-    """Return rows that the caller may see with references in the place of their secrets."""
+    """Return the rows with references in place of secrets; the caller has checked the rights."""
     with session.engine.connect() as db:
         return [_referenced(row, secret_parts(db, row)) for row in rows]
 
@@ -43,9 +43,9 @@ def with_secrets(
     before: Mapping[str, DefinitionRow | None],
     environment: Mapping[str, str],
 ) -> list[DefinitionDocument]:
-    """Return the documents with their secrets; `InvalidFilesError` names each that is missing.
+    """Return the documents with their secrets; `InvalidFilesError` names each missing secret.
 
-    `before` has the stored definitions by name.
+    `before` maps names to stored definitions.
     """
     mistakes: list[Mistake] = []
     complete: list[DefinitionDocument] = []
@@ -93,7 +93,7 @@ def with_secrets(
 def _with_former_secrets(
     given: DefinitionDocument, former: Mapping[str, Any], masked: set[str]
 ) -> DefinitionDocument:
-    """Put the stored secrets for the masks of a document; collect the places without one."""
+    """Replace the masks of a document by stored secrets; collect the places without one."""
     restored = without_masks(
         {
             "processDefinitionJson": dict(given.document),
@@ -115,7 +115,7 @@ def _with_former_secrets(
 
 
 def secret_parts(db: Connection, row: DefinitionRow) -> dict[str, Any]:
-    """Return the parts of a stored definition that can hold secrets, with these."""
+    """Return the parts of a stored definition that can hold secrets, unmasked."""
     try:
         inner = json.loads(row.process_definition_json or "{}")
     except (ValueError, RecursionError):

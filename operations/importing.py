@@ -84,8 +84,8 @@ from operations.tenant_checks import check_accounts, tenant_of
 class Imported:
     """One document as it was imported.
 
-    `is_kept_offline` says that it is OFFLINE for want of a part that the findings name. `rebound`
-    has a sentence for each task that refers to another definition than before.
+    `is_kept_offline` is True if it stays OFFLINE because of a part that the findings name.
+    `rebound` describes each reference that now means another definition than before.
     """
 
     document: DefinitionDocument
@@ -97,7 +97,7 @@ class Imported:
     findings: tuple[Finding, ...]
     schedules: tuple[ImportedSchedule, ...] = ()
     project: str | None = None
-    """The name of the project that it was imported into."""
+    """The name of the project of the import."""
     rebound: tuple[str, ...] = ()
 
 
@@ -121,8 +121,8 @@ def import_documents(
     stays as it is. One that goes OFFLINE takes its schedules along, and so does one that lacks what
     it needs, whatever `online` says. Schedules of files are always made OFFLINE, with times that
     name no zone read in `zone`. References to secrets get these from `environment`, else from the
-    definition that is there. With `own_codes` codes of definitions are those of this database.
-    `accounts` are the rules for tenants' accounts; None if tasks use no accounts.
+    definition that is there. With `own_codes`, a code first means a definition of this database.
+    `accounts` holds the rules for tenants' accounts; None if tasks do not use accounts.
     """
     lock_imports(db)
     before = {
@@ -163,7 +163,7 @@ def import_documents(
         lacks = list(lacking({**inner, "tenantId": tenant_of(document, inner)}, granted))
         lost[document.name].extend(lacks)
         if all(each.key != "tenantCode" for each in lacks):
-            # Of a tenant that is not granted, not even the account's name is repeated.
+            # The check of accounts would reveal facts about a tenant without a grant.
             with_tenant.append(document)
         numbered[document.name] = inner
     mistakes.extend(check_accounts(db, with_tenant, numbered, accounts, warnings=lost))
@@ -293,7 +293,7 @@ def _schedules(
     zone: ZoneInfo,
     at: datetime,
 ) -> tuple[tuple[ImportedSchedule, ...], list[Finding]]:
-    """Save the schedules of a file; return them with findings."""
+    """Save the schedules of a file, and return them with findings."""
     findings: list[Finding] = []
     saved: list[ImportedSchedule] = []
     for schedule in document.schedules:
@@ -355,7 +355,7 @@ def _reach(
     project_id: int,
     own_codes: bool,
 ) -> Reach:
-    """Return the definitions that the documents may refer to: those of the same import too."""
+    """Return the definitions that the documents may refer to, including the same import."""
     names = sorted({name for each in wanted for name in each.definition_names})
     numbers = sorted({number for each in wanted for number in each.definition_ids})
     codes = sorted({code for each in wanted for code in each.definition_codes})
@@ -413,7 +413,7 @@ def _catalog(
 def _by_code(
     rows: Iterable[NamedDefinition], own: Mapping[int, NamedDefinition]
 ) -> dict[int, list[NamedDefinition]]:
-    """Return the definitions of each code: `own` first, then those that keep it from elsewhere."""
+    """Return the definitions of each code: `own` first, then definitions of other systems."""
     found = {code: [row] for code, row in own.items()}
     for row in rows:
         if (code := code_in(stored_document(row).get("code"))) is not None:
@@ -424,7 +424,7 @@ def _by_code(
 def _doubts(
     db: Connection, numbered: Mapping[str, Mapping[str, Any]], ids: Mapping[str, int]
 ) -> dict[str, list[Finding]]:
-    """Return the warnings that only the database shows: tasks that do not exist yet."""
+    """Return a warning for each awaited task that its definition does not have yet."""
     doubts: dict[str, list[Finding]] = {name: [] for name in numbered}
     looked_at = {
         number

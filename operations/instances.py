@@ -63,8 +63,8 @@ def list_instances(
 ) -> list[ProcessInstanceView]:
     """The newest instances first, `limit` at most; of one definition, in one of the states.
 
-    `before`: only those with smaller ids. A name filters the runs of all definitions that have it;
-    at the database itself it has to name one definition.
+    `before` limits the list to smaller ids. A name matches all definitions that have it, except at
+    the database, where it must identify one definition.
     """
     codes = [state_named(ProcessState, each) for each in states]
     with session.engine.connect() as db:

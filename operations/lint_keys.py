@@ -66,7 +66,7 @@ _PARTS_IN_PARAMS: Final = ("dependence", "conditionResult", "switchResult", "wai
 _MISSPELLED: Final = 0.88
 _SIMILAR: Final = 0.75
 _LONGEST: Final = 100
-"""Characters of a key that are compared; no known key is as long."""
+"""The number of characters of a key to compare; all known keys are shorter."""
 
 
 def key_findings(document: Mapping[str, Any], *, strict: bool) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def unread_keys(
 
 @lru_cache(maxsize=4096)
 def _nearest(key: str, known: tuple[str, ...]) -> tuple[str | None, bool]:
-    """Return the known key that a key resembles most, and True if the key is its misspelling."""
+    """Return the most similar known key, and True if the key is a misspelling of it."""
     like = {each.casefold(): each for each in known}
     near = difflib.get_close_matches(key, like, n=1, cutoff=_SIMILAR)
     return (like[near[0]], _is_misspelled(key, near[0])) if near else (None, False)

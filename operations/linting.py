@@ -27,9 +27,9 @@ def read_files(
     """All definitions of the files, or `InvalidFilesError` with every mistake of every file.
 
     The path `-` means `standard_input`. `name` is for a file with one definition; `mapped` holds
-    texts KIND:ID=NAME, the names that ids of another database have here. `strict`: unknown keys are
-    mistakes; None is for files of Orcaflow's own form alone. `inlines` makes the scripts that tasks
-    name a part of the definitions.
+    texts KIND:ID=NAME, the names that ids of another database have here. `strict` makes unknown
+    keys mistakes; None does so only in files of Orcaflow's form. `inlines` copies the scripts that
+    tasks name into the definitions.
     """
     return read_definition_files(
         files,
@@ -54,8 +54,8 @@ def read_content(
 ) -> list[DefinitionDocument]:
     """All definitions of what a file would hold; raises as `read_files` does.
 
-    Paths in them are absolute, or of the folder of resources. No file is looked up, so that the
-    result is the same for files that are there and for others.
+    Paths must be absolute or within the folder of resources. No file is read, so the result does
+    not reveal if a file exists.
     """
     return read_definition_files(
         [Path(STANDARD_INPUT)],

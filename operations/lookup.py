@@ -26,8 +26,8 @@ def definition_named(
 ) -> DefinitionRow:
     """The only definition of this name that the principal sees, else the one with this id.
 
-    `AmbiguousNameError` for several. The principal is limited to the project that was chosen.
-    Where a number is the id of something else, `takes_ids` is False.
+    `AmbiguousNameError` for several. The principal is already limited to the chosen project. Pass
+    `takes_ids=False` if a number would be the id of another kind of object.
     """
     from common.store.people.definitions import (
         definition_by_id,
@@ -56,7 +56,7 @@ def definition_named(
 
 
 def candidates_of(rows: Sequence[DefinitionRow]) -> list[Candidate]:
-    """List definitions of one name for a refusal."""
+    """List the definitions of one name for an error text."""
     return [
         Candidate(id=each.id, name=each.name, project=each.project_name or str(each.project_id))
         for each in rows
@@ -134,7 +134,7 @@ def task_with_id(
 
 
 def worker_group_named(db: Connection, name: str, project_id: int) -> int:
-    """Return the id of a worker group that the project may use; -1 is `default`, any worker."""
+    """Return the id of a worker group that the project may use; -1 for `default`."""
     from common.model.grants import GrantKind
     from operations.grants import Granted
     from operations.references import DEFAULT_WORKER_GROUP
@@ -145,9 +145,10 @@ def worker_group_named(db: Connection, name: str, project_id: int) -> int:
 
 
 def environment_named(db: Connection, given: str | int, project_id: int) -> int:
-    """Return the code of an environment that the project may use, by its name or its code.
+    """Return the code of an environment that the project may use, given its name or code.
 
-    Nobody deletes it before the transaction ends, so that what is put with it now is seen then.
+    The environment can't be deleted until the transaction ends, and a later deletion sees the rows
+    that this transaction stores with it.
     """
     from common.model.grants import GrantKind
     from common.store.people.environments import hold_environments

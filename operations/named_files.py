@@ -1,12 +1,12 @@
 """Finds the files that a definition's tasks name, and ties their content to the definition.
 
-A script can be *inlined*: its text becomes `fileText`, a part of the definition. Of every other
-file that is found the SHA-256 is kept in `digests`, which a worker checks before it uses the file.
-So a version, a difference and a review are about the content that runs.
+A script can be *inlined*: its text becomes `fileText`, a part of the definition. For every other
+file that exists, `digests` holds its SHA-256, which a worker checks before it uses the file. So a
+version, a difference and a review cover the content that runs.
 
-Only an import on the author's own computer reads files. A definition in a request is without a
-folder, and its files are never read, so that answers do not depend on the files of a server. Reads
-no database.
+Files are read only by commands on the author's computer: import, propose, lint and convert. For a
+definition in a request no file is read, so that answers do not depend on the files of the server.
+Reads no database.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from operations.task_params import spec_of
 LARGEST_INLINE: Final = 1_000_000
 _PLACEHOLDER: Final = re.compile(r"\$[{\[]")
 _SHIPPED: Final = ("files", "pyFiles", "jars", "archives")
-"""Keys of Spark tasks with files that go along, each as a name in a list or a text."""
+"""The keys of Spark tasks for files to ship: a list of names, or a text with commas."""
 _FILE: Final = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRules:
-    """The folder of the definition's file, the folder of resources, and if scripts are inlined.
+    """The rules for the files of a definition's tasks.
 
-    Without a folder nothing is looked up.
+    `folder` holds the definition's file; None means that no file is read. `inlines` copies scripts
+    into the definition.
     """
 
     folder: Path | None
@@ -45,7 +46,7 @@ class FileRules:
 
 @dataclass(slots=True, kw_only=True)
 class _Task:
-    """A task and the rules for its files; `digests` collects the SHA-256 of each file."""
+    """A task with the rules for its files; `digests` collects the SHA-256 of each file."""
 
     params: dict[str, Any]
     place: str
@@ -54,9 +55,9 @@ class _Task:
 
 
 def tie_files(document: Mapping[str, Any], rules: FileRules) -> Iterator[str]:
-    """Make the files of tasks absolute and tie their content to the tasks, in place.
+    """Make the paths of tasks' files absolute and add their content or digests, in place.
 
-    Yields a mistake for each missing file.
+    Yields a mistake for each path that is wrong, such as a missing file.
     """
     for node in nodes_of(document):
         params = node.get("params")
@@ -64,7 +65,7 @@ def tie_files(document: Mapping[str, Any], rules: FileRules) -> Iterator[str]:
             try:
                 params = json.loads(params)
             except (ValueError, RecursionError):
-                continue  # The reader of the definition says so.
+                continue  # The reader of the definition reports it.
             node["params"] = params
         if not isinstance(params, dict):
             continue
@@ -81,7 +82,7 @@ def tie_files(document: Mapping[str, Any], rules: FileRules) -> Iterator[str]:
 
 def _of_key(task: _Task, key: Key, where: str) -> Iterator[str]:
     if key.name == _FILE and isinstance(task.params.get(FILE_TEXT.name), str):
-        return  # Its text is here, and the name is no more than a name.
+        return  # The definition holds the text, so the name is not a path.
     if key.shape is Shape.RESOURCES:
         listed = task.params.get(key.name)
         for index, entry in enumerate(listed if isinstance(listed, list) else ()):
@@ -94,7 +95,7 @@ def _of_key(task: _Task, key: Key, where: str) -> Iterator[str]:
 
 
 def _resource(task: _Task, holder: dict[str, Any], key: str, where: str) -> Iterator[str]:
-    """A resource is given as text, or as an object that has the text in one of two keys."""
+    """Check a resource: a text, or an object with the text under one of two keys."""
     entry = holder.get(key)
     if isinstance(entry, dict):
         inner = next((name for name in ("res", "resourceName") if entry.get(name)), None)
@@ -109,7 +110,7 @@ def _named(
 ) -> Iterator[str]:
     name = holder.get(key)
     if name is None or name == "":
-        return  # Whether that will do is for the task type to say.
+        return  # The task type decides if a value is required.
     if not isinstance(name, str):
         yield f"{where}: must be text"
         return
@@ -129,7 +130,7 @@ def _named(
     if _PLACEHOLDER.search(name):
         holder[key] = str(path)
         return
-    # On a long or odd name the operating system itself refuses to look.
+    # The operating system raises `OSError` for names that are too long or invalid.
     try:
         if path.is_file():
             yield from _found(task, holder, key, where, path)
@@ -173,10 +174,10 @@ def _digest_shipped(task: _Task, value: object) -> None:
             if name and path.is_file():
                 task.digests[name] = digest_of(path)
         except (OSError, ValueError):
-            continue  # The worker says what is wrong with it.
+            continue  # The worker reports the fault at launch.
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,8 @@
-"""The choice among objects of one name: the only one, or a refusal that lists the candidates.
+"""The rule for the names and ids of projects and definitions, at the database and over HTTP.
 
-The rule for projects and definitions, at the database and over HTTP: a name comes first, within
-the project that was chosen; a number that names nothing is an id; several objects of a name are
-refused with the candidates that the user may see. Reads no table.
+A text is first read as a name, within the chosen project. If no object has the name and the text is
+a number, it is an id. A name of several objects is refused, with the candidates that the user may
+see. Reads no table.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from operations.errors import UsageError
 
 _SHOWN: Final = 10
 MOST_CANDIDATES: Final = _SHOWN + 1
-"""The number of candidates to read: one more than a refusal lists."""
+"""The number of candidates to read: one more than the error lists."""
 LARGEST_ID: Final = 2**31 - 1
 
 
 @value
 class Candidate:
-    """An object of the name, in its project. A project is in none."""
+    """An object with the name; a project as candidate lacks `project`."""
 
     id: int
     name: str
@@ -43,7 +43,7 @@ class ChosenProject:
 
 
 class AmbiguousNameError(UsageError):
-    """Several objects that the user may see have the name. Report the candidates."""
+    """A name that several visible objects have. Report the candidates."""
 
     def __init__(self, name: str, candidates: Sequence[Candidate]) -> None:
         shown = ", ".join(str(each) for each in candidates[:_SHOWN])
@@ -61,7 +61,7 @@ def check_one(name: str, candidates: Sequence[Candidate]) -> None:
 
 
 def id_in(given: str) -> int | None:
-    """Return the id that a text consists of; None if it can only be a name."""
+    """Return the id in a text; None if the text can only be a name."""
     if not given.isascii() or not given.isdigit() or len(given) > len(str(LARGEST_ID)):
         return None
     number = int(given)
@@ -69,7 +69,7 @@ def id_in(given: str) -> int | None:
 
 
 def missing_project(given: str, known: Sequence[str]) -> NotFoundError:
-    """Make the error for a missing project; it lists the projects that the user may see."""
+    """Create the error for a missing project; it lists `known`, the projects that the user sees."""
     near = difflib.get_close_matches(given, known, n=1)
     perhaps = f"; did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")

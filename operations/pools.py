@@ -1,7 +1,7 @@
 """Makes, shows, resizes and removes pools: slots that tasks share, whatever runs them.
 
-A pool belongs to no project, and is shown to members of projects that may use it. Authors
-make pools and change their own; administrators change all.
+A pool belongs to no project. Its maker, administrators and members of projects that may use it can
+see it. Authors create pools; the maker and administrators change them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def create_pool(
     projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> int:
-    """Make a pool for these projects and return its id; `NotAllowedError` if the name is taken."""
+    """Create a pool, grant it to `projects`, and return its id.
+
+    `NotAllowedError` if the name is taken.
+    """
     check_name(name, longest=MAX_POOL_NAME_LENGTH)
     check_pool_size(size)
     check_description(description, longest=MAX_POOL_DESCRIPTION_LENGTH)
@@ -108,7 +111,8 @@ def list_pools(
 ) -> list[PoolView]:
     """Pools with the numbers of slots that are taken, and of attempts that wait.
 
-    Those that the principal sees by name, the one of this name, or those behind an id by ids.
+    Lists the pools that the principal sees: all by name, with `after` the larger ids by id, or the
+    pool with this name.
     """
     with session.engine.connect() as db:
         if name is not None:

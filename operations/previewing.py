@@ -29,7 +29,7 @@ from operations.stored_schedules import NO_END, as_schedule, schedules_of, sched
 from operations.times import cluster_zone, read_moment, stored_name
 
 MAX_OVERDUE: Final = 100_000
-"""The number of overdue fires of a preview that are counted. Each schedule has one at least."""
+"""The limit for counting overdue fires in a preview; at least one is counted per schedule."""
 LINE_ID: Final = 0
 """The id of the one schedule of a preview of a cron line."""
 
@@ -59,7 +59,7 @@ class Overdue:
 
     @property
     def number(self) -> int:
-        """The number of these fires, which may be more (`MAX_OVERDUE`)."""
+        """The number of counted fires; counting ends at a limit (`MAX_OVERDUE`)."""
         return sum(self.outcomes.values())
 
 

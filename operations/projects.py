@@ -101,9 +101,9 @@ def named_project(
 def project_page(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[ProjectView]:
-    """Projects that the principal sees, by id: all, those behind an id, or those of this name.
+    """List projects that the principal sees, by id: with ids above `after`, or with this name.
 
-    Without one of this name: the one with this id, or `NotFoundError`.
+    If no project has the name, it is read as an id; `NotFoundError` if that is missing too.
     """
     with session.engine.connect() as db:
         found, _ = store.projects(db, session.principal, name=name, after=after, limit=limit)
@@ -241,7 +241,8 @@ def project_given(db: Connection, principal: Principal, action: Action, given: s
 def project_named(db: Connection, principal: Principal, given: str) -> ChosenProject:
     """The only project of this name that the principal sees, else the one with this id.
 
-    `AmbiguousNameError` for several, `NotFoundError` for none; both list candidates.
+    `AmbiguousNameError` lists the candidates. `NotFoundError` lists the projects that the principal
+    sees.
     """
     ids = store.project_ids(db, principal, given) if "\0" not in given else []
     check_one(given, [Candidate(id=each, name=given) for each in ids])

@@ -56,8 +56,8 @@ class Proposal:
     """A proposal with its document, and with its difference to what it was made from.
 
     `since` is what has changed in the definition meanwhile: with any of it the proposal can't be
-    approved. `why_not` says why whoever asks can't decide about it; None if they can. `references`
-    are those to definitions of other projects, as they are now.
+    approved. `why_not` is the reason why the caller can't decide on it; None if the caller can.
+    `references` lists the references to definitions of other projects, with current versions.
     """
 
     row: ProposalRow
@@ -99,7 +99,7 @@ def propose(
             content = json.dumps(document)
         sound_document = sound(session, content, target)
         check_proposed_granted(db, sound_document, target.project_id)
-        # Its bindings are part of what is approved.
+        # The approval covers the bindings too.
         wanted = with_bindings(db, sound_document, project_id=target.project_id, row=target.row)
         name = str(wanted["name"])
         if target.row is None and definition_by_name(db, name, project_id=target.project_id):
@@ -190,8 +190,8 @@ def approve(
         document = json.loads(store.document_of(db, row.id))
         if with_bindings(db, document, project_id=row.project_id, row=target.row) != document:
             raise NotAllowedError(
-                f"proposal {row.id} refers to definitions whose names mean others now; its author"
-                " has to propose it again"
+                f"names in proposal {row.id} now mean other definitions; its author has to propose"
+                " it again"
             )
         author = Principal(
             user_id=row.user_id or 1, user_name=row.user_name, owns_database=row.user_id == 0

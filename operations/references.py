@@ -60,7 +60,7 @@ class Kind(StrEnum):
 class Names:
     """The names of foreign ids: `given` by a person, `labels` of definitions in the exports.
 
-    `exported` are the projects from which the exports come, by their names there.
+    `exported` holds the names of the projects that the exports come from.
     """
 
     given: Mapping[tuple[Kind, int], str] = field(default_factory=dict)
@@ -228,11 +228,10 @@ def wanted(document: Mapping[str, Any]) -> Wanted:
 def number_references(
     document: dict[str, Any], catalog: Catalog, *, referring: str | None = None
 ) -> Iterator[Finding]:
-    """Turn each name into the id that it has in this database.
+    """Replace each name by its id in this database.
 
-    A definition that is not there is a mistake. A shared object that the catalog lacks keeps its
-    name: `operations.granted_references` reports it. `referring` is the name of the definition
-    that the document is of.
+    A missing definition is a mistake. A shared object that the catalog lacks keeps its name, and
+    `operations.granted_references` reports it. `referring` is the name of this definition.
     """
     for reference in definition_references(document):
         yield from number_definition(reference, catalog.reach, referring=referring)
@@ -240,7 +239,7 @@ def number_references(
 
 
 def number_shared(document: dict[str, Any], catalog: Catalog) -> Iterator[Finding]:
-    """Turn the names of shared objects into ids, as far as the catalog has them."""
+    """Replace the names of shared objects in the catalog by their ids."""
     tenant = text_in(document, "tenantCode")
     if tenant is not None and tenant in catalog.tenants:
         document["tenantId"] = catalog.tenants[tenant]
@@ -317,8 +316,8 @@ def add_names(
 ) -> None:
     """Name what the ids stand for now, so that the document means the same in another database.
 
-    `definitions` are those that the document's project, `project_id`, reaches. An id of none of
-    them is left as it is.
+    `definitions` holds the definitions that the document's project, `project_id`, reaches. Other
+    ids are not changed.
     """
     for reference in definition_references(document):
         found = definitions.get(reference.number or 0)
@@ -387,10 +386,10 @@ def _name_definition(
 
 
 def _name_project(reference: DefinitionReference, names: Names, *, is_given: bool) -> None:
-    """Drop the ids of foreign projects, and the names of projects whose exports are imported.
+    """Remove foreign projects' ids, and the names of projects in the same import.
 
-    The exports go into one project here, so that the name alone means the definition of it. This
-    does not depend on the projects of this database: a refusal must not say which of them exist.
+    The import puts all exports into one project, where the definition's name alone is enough. The
+    rule ignores the projects of this database: a mistake must not reveal which of them exist.
     """
     for key in PROJECT_KEYS:
         comes_too = reference.holder.get(key) in names.exported

@@ -1,6 +1,6 @@
 """The review that a project may ask for: there, definitions change by approved proposals alone.
 
-Supervisors and topologies have no proposals; there an admin of the project submits them.
+Supervisors and topologies can't be proposed. In such a project, only an admin submits them.
 
 The owner of the database is asked for none, as SQL by hand is not; the version then shows the
 author `database`.
@@ -46,9 +46,9 @@ def check_unreviewed(db: Connection, principal: Principal, project_id: int) -> N
 
 
 def check_submitter(db: Connection, principal: Principal, project_id: int) -> None:
-    """Refuse an author's supervisor or topology in a project that asks for a review.
+    """Require an admin for a supervisor or topology in a project with reviews.
 
-    What it runs is part of the submission, and nobody else would read it first.
+    The submission holds the code that runs, and no second person would review an author's.
     """
     found = review_of(db, project_id)
     if found is None or found.since is None:

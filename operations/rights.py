@@ -56,9 +56,9 @@ def seen(
 
 
 def missing(thing: Thing, given: int | None) -> NotFoundError:
-    """Return the answer to a number of an object that is missing or foreign, the same for both.
+    """Return the error for an object that is missing or foreign; both get the same text.
 
-    `given` is the number by which it was asked for, and never one that only the tables know.
+    `given` is the number from the request. Never pass a number that only the tables hold.
     """
     return NotFoundError(_LISTED[thing].format(given))
 

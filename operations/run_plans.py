@@ -91,7 +91,7 @@ def plan_run(
 
 
 def shown_params(params: Sequence[Property]) -> tuple[Property, ...]:
-    """Return parameters with masks for secret values, also within other values."""
+    """Mask secret values, also where other values contain them."""
     secrets = secret_values(params)
     return tuple(
         replace(each, value=MASK)

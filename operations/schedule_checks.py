@@ -73,8 +73,7 @@ def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
     """Lock these definitions and all their sub processes; raise for the first that is not ONLINE.
 
     They stay ONLINE until the transaction ends. Raises `NotFoundError` or `NotAllowedError`. The
-    text names tasks and sub processes of the definition's own project, and those that are shared
-    with it.
+    text names tasks only of the same project, and sub processes only if that project reaches them.
     """
     from common.store.people.schedule_requests import lock_definitions
 
@@ -97,8 +96,8 @@ def check_released(db: Connection, definition_ids: Iterable[int]) -> None:
 class _Needed:
     """A definition that has to be ONLINE.
 
-    `id` is None if `target` means no definition. `home` is the project of the definition
-    that the check is for, whose members read the mistake; `is_known` if they may read the name.
+    `id` is set if `target` was resolved. The checked definition belongs to the project `home`. Its
+    members read the mistake; `is_known` is True if they may see the name.
     """
 
     id: int | None
@@ -109,9 +108,9 @@ class _Needed:
 
 
 def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_Needed]:
-    """Return the definitions and those that they run as sub processes, level by level, each once.
+    """Return the definitions and their sub processes at all levels, each once.
 
-    A definition of another project that is not shared is like a missing one.
+    A definition that another project does not share counts as missing.
     """
     from common.store.people.definitions import definitions_with_ids
 
@@ -138,7 +137,7 @@ def _with_sub_processes(db: Connection, definition_ids: Iterable[int]) -> list[_
 def _started(
     db: Connection, places: Sequence[Place], by_id: Mapping[int, _Needed]
 ) -> Iterator[_Needed]:
-    """Yield what these places start; `by_id` are the definitions that hold the places."""
+    """Yield the definitions that these places start; `by_id` holds the starting definitions."""
     from common.store.people.shares import targets_with_ids
     from operations.stored_targets import numbers_in
 

@@ -135,7 +135,7 @@ def _end(text: str, zone: ZoneInfo) -> datetime:
 
 
 def named_columns(db: Connection, settings: ScheduleSettings, definition_id: int) -> dict[str, Any]:
-    """The columns that name a worker group and an environment, which the project may use."""
+    """Return the columns of the worker group and environment; `NotFoundError` without a grant."""
     columns: dict[str, Any] = {}
     if settings.worker_group is None and settings.environment is None:
         return columns

@@ -173,7 +173,7 @@ def _created(
 def _start_params(
     settings: ScheduleSettings, definition: DefinitionRow | None, *, stored: str | None
 ) -> dict[str, str | None]:
-    """Return the column of start-up parameters, if they are given, with secrets for masks."""
+    """Return the column of start-up parameters, with masks replaced by stored secrets."""
     if not settings.start_params:
         return {}
     params = unmasked(settings.start_params, definition, stored=stored)
@@ -258,7 +258,7 @@ def set_release_state(
         store.lock_schedules(db, chosen)
         found = schedules_with_ids(db, chosen)
         if wanted is ReleaseState.ONLINE:
-            # Only here: listing schedules has no use for references of definitions.
+            # Imported here because listing schedules does not need it.
             from operations.granted_schedules import check_schedules_granted
 
             check_schedules_granted(db, found)

@@ -22,9 +22,10 @@ def secret_keys(session: Session, db: Connection) -> DatasourceKeys:
 
 
 def keys_made(config: Config, db: Connection, *, for_parameters: bool = False) -> DatasourceKeys:
-    """Return the keys by the settings in force, and make a first one as `secret_keys` does.
+    """Return the keys in the file of these settings; create the first one like `secret_keys`.
 
-    `for_parameters`: of a new database, which no former version works with.
+    `for_parameters` also turns on the encryption of parameters. A new database can have it from the
+    start, since no process of an older version uses that database.
     """
     keys = DatasourceKeys(key_file(config))
     if not keys.exist() and not (
@@ -42,7 +43,7 @@ def keys_made(config: Config, db: Connection, *, for_parameters: bool = False) -
 
 
 def make_key_of_new(config: Config, engine: Engine, applied: list[str]) -> list[str]:
-    """Make the key if an upgrade has just created the schema; return the revisions it applied."""
+    """Create the key if the upgrade has just created the schema; return `applied`."""
     if REVISIONS[0] in applied:
         with engine.connect() as db:
             keys_made(config, db, for_parameters=True)

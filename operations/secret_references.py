@@ -27,7 +27,7 @@ from common.masking import (
 _PREFIX: Final = "ORCAFLOW_SECRET_"
 _REFERENCE = re.compile(rf"\$ENV\{{({_PREFIX}\w+)\}}")
 _VARIABLE = re.compile(r"\$\w+")
-"""A variable of the shell in a command line. A password may look like one, a value may not be."""
+"""A shell variable, which is not a secret within a command line. A whole value may be one."""
 _MASKED = re.compile(r"\*+")
 _HOLE = "\0"
 _SCHEDULES = "schedules"
@@ -92,11 +92,11 @@ def without_references(value: Any, secrets: Mapping[str, object], missing: set[s
 def without_masks(
     document: Mapping[str, Any], former: Mapping[str, Any], missing: set[str]
 ) -> dict[str, Any]:
-    """Put the former secret of the same place for each mask; collect the places without one.
+    """Replace each mask by the former secret of the same place; collect the places without one.
 
-    A place is a task, or the definition, with the name of a parameter or a key. Where it has
-    several secrets, they are told apart by their order, and only while their number is the same.
-    A task with a new name keeps the only secret of that name among the tasks that are gone.
+    A place is a task, or the definition, with the name of a parameter or key. A place with several
+    secrets matches them by order, if their number is unchanged or all are equal. A task with a new
+    name matches the secrets of that parameter or key in the tasks that are gone.
     """
     known: dict[tuple[str, str], list[object]] = {}
     places: dict[tuple[str, str], int] = {}
@@ -140,7 +140,7 @@ def _task_names(document: Mapping[str, Any]) -> set[str]:
 
 
 def is_mask(value: object) -> bool:
-    """True if a value is a mask, as documents are shown with."""
+    """Return True for the mask that documents show in place of a secret."""
     return isinstance(value, str) and _MASKED.fullmatch(value) is not None
 
 

@@ -1,7 +1,7 @@
-"""Encrypts the secrets that rows hold in clear: of former versions, and of rows typed by hand.
+"""Encrypts secrets that rows hold in clear text, from older versions or written by hand.
 
-Rows are processed in batches, and a row is updated only if it has not changed since it was read.
-So this may run while daemons run, and may be interrupted and repeated.
+Rows are processed in batches, and a row is updated only if it has not changed since it was read. So
+this may run while daemons run, and may be interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from operations.session import Session
 
 _BATCH = 200
 _PATIENCE = timedelta(hours=1)
-"""The limit of one statement: a batch may read all of a large table before it finds a secret."""
+"""The timeout of a statement: a batch may read all of a large table before it finds a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptedColumn:
-    """A column, the number of its texts that were changed, and of those without a key here."""
+    """A column with the number of texts changed, and of texts that this host lacks the key for."""
 
     name: str
     changed: int
@@ -34,15 +34,16 @@ class EncryptedColumn:
 
 
 def encrypt_secrets(session: Session) -> list[EncryptedColumn]:
-    """Encrypt the secrets of all rows by the first key; return the columns that had any.
+    """Encrypt the secrets of all rows by the first key.
 
-    From then on what is written here is encrypted too, by every process that reads the same file.
+    Returns the columns with changed or unreadable texts. From now on, every process that uses the
+    same key file also encrypts the secrets that it writes.
     """
     with noted(session, "secrets.encrypt", None) as db:
         file = secret_keys(session, db)
         file.begin_parameters()
         keys = ParameterKeys(file)
-    # The session's own engine would open what it reads.
+    # The session's engine would decrypt the texts.
     raw = engine(session.url, pool_size=1, statement_timeout=_PATIENCE)
     try:
         done = [_encrypted(raw, each, keys) for each in store.sealed_columns()]

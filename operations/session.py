@@ -73,7 +73,7 @@ class Session:
 
     def keep_to(self, project: str) -> None:
         """Limit the session to a project, given by its name or id."""
-        # Most commands name no project, and are spared the imports.
+        # Imported here because most commands name no project.
         from operations.projects import project_named
 
         with self.engine.connect() as db:
@@ -156,12 +156,12 @@ MAKER: Final[ContextVar[Callable[[], Session] | None]] = ContextVar("MAKER", def
 
 
 def goes_elsewhere() -> bool:
-    """Return True if the sessions that `opened` opens have their operations done by a server."""
+    """Return True if a server carries out the operations of the sessions from `opened`."""
     return MAKER.get() is not None
 
 
 PROJECT: Final[ContextVar[str | None]] = ContextVar("PROJECT", default=None)
-"""The name or id of the project that `opened` limits its session to; None for all."""
+"""The name or id of the project that `opened` limits its session to; None for no limit."""
 
 
 @contextmanager

@@ -34,10 +34,10 @@ def params_of(pairs: Sequence[str]) -> dict[str, str]:
 def unmasked(
     params: Mapping[str, str], definition: DefinitionRow | None, *, stored: str | None = None
 ) -> dict[str, str]:
-    """Return the parameters without masks, as they are shown in the place of secrets.
+    """Return the parameters with each mask of a secret replaced by its stored value.
 
-    A masked parameter keeps the value in `stored`, the parameters that these replace. Without one
-    it is left out, so that the definition's own value counts. `UsageError` if there is none either.
+    `stored` holds the parameters that these replace. A masked parameter that it lacks is left out
+    if the definition declares it, so that the definition's value applies; else `UsageError`.
     """
     former = object_of(stored or "{}")
     declared = () if definition is None else _declared(definition)

@@ -1,6 +1,6 @@
-"""Finds the definitions that stored definitions refer to, which rows may name instead of their ids.
+"""Resolves the references of stored definitions, which hold ids or names.
 
-A name means what `common.model.reach` says for the project of the row that holds it.
+`common.model.reach` resolves a name for the project of the row that holds it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Place: TypeAlias = "tuple[NamedDefinition, Awaits]"
 def numbers_in(
     db: Connection, places: Iterable[Place], own: Mapping[int, Iterable[Target]] | None = None
 ) -> Callable[[NamedDefinition, Awaits], int | None]:
-    """Return the function that says which definition a place of a row means.
+    """Return a function that returns the id of the definition in a place of a row.
 
-    `own` are definitions, by their projects, that go before those in the database. The function
-    returns None for a name that means nothing. It does not check whether an id is reached.
+    `own` holds definitions by project; they take precedence over the database. The function returns
+    None for an unresolved name. It does not check that an id is reached.
     """
     names: dict[int, set[str]] = {}
     for row, place in places:

@@ -123,7 +123,7 @@ def submit_stream(
         check_submitter(made.db, session.principal, made.project_id)
         unmasked = _unmasked(document, None if found is None else found.document)
         if unmasked != document:
-            # What the masks stand for has to be allowed too.
+            # The values behind the masks must be allowed too.
             document, spec = unmasked, _supervisor(unmasked, variables)
         _check_dataset(made, session, spec)
         _check_stream(made.db, spec)
@@ -326,7 +326,7 @@ def shown_document(document: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def is_masked(text: str) -> bool:
-    """Return True for a value that stands for the former one, as specifications are shown."""
+    """Return True for the mask, which stands for the stored value."""
     return text == MASK
 
 
@@ -411,7 +411,7 @@ def _check_dataset(made: Change, session: Session, spec: SupervisorSpec) -> None
 
 
 def _check_connection(db: Connection, spec: SupervisorSpec, project_id: int) -> None:
-    """Refuse a connection that is missing, or that the project has no grant of."""
+    """Raise `NotFoundError` for a connection that is missing or not granted to the project."""
     name = spec.io.connection
     if name and kafka_connection(db, name, project_id=project_id) is None:
         kind = GrantKind.DATASOURCE

@@ -54,7 +54,7 @@ def parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
     try:
         parse_properties(document.get("globalParams") or None)
     except ParameterError as error:
-        # A list that is none, or an item without a name, has been found by the reader already.
+        # The reader of the definition checks a value that is not a list.
         if isinstance(document.get("globalParams"), list):
             yield f"globalParams: {error}"
     for node in nodes_of(document):
@@ -67,7 +67,7 @@ def parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def spec_of(node: Mapping[str, Any]) -> TaskTypeSpec:
-    """Return the specification of a node's type; a bare one if the type is unknown."""
+    """Return the specification of a node's type; an empty one if the type is unknown."""
     return task_type_spec(type_of(node))
 
 

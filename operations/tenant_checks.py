@@ -1,7 +1,7 @@
-"""Checks the account of a tenant wherever somebody saves one, or a definition that names one.
+"""Checks the account of a tenant when the tenant, or a definition that names it, is saved.
 
-The account is looked up on this computer, whose configuration also says whether accounts are used.
-A worker checks its own host's account again before each launch, and that decides (X18).
+The check uses the accounts and the configuration of this computer. The decisive check is the
+worker's, on its host, before each launch (X18).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operations.findings import Finding, Severity
 
 
 def check_account(config: Config, code: str, field: str) -> None:
-    """Raise `UsageError` for this field if tasks must not run as the account of this name here."""
+    """Raise `UsageError` for `field` if tasks must not run as this account on this computer."""
     rules = rules_at_save(config)
     entry = entry_of(code)
     if rules is None or entry is None:
@@ -29,7 +29,7 @@ def check_account(config: Config, code: str, field: str) -> None:
 
 
 def tenant_of(document: DefinitionDocument, inner: Mapping[str, Any]) -> int:
-    """Return the tenant that a definition is saved with; -1 for the tenant of its creator."""
+    """Return the id of the tenant to save; -1 for the tenant of the definition's creator."""
     has_own_tenant = "tenantCode" in inner or document.is_later
     tenant = inner.get("tenantId") if has_own_tenant else document.tenant_id
     return tenant if isinstance(tenant, int) else -1
@@ -43,7 +43,10 @@ def check_accounts(
     *,
     warnings: Mapping[str, list[Finding]],
 ) -> Iterator[Mistake]:
-    """Yield a mistake for each definition whose tenant is unfit; add `warnings` of unknown ones."""
+    """Yield a mistake for each definition with an unfit tenant.
+
+    Adds to `warnings` the accounts that this computer lacks.
+    """
     if rules is None:
         return
     for document in documents:

@@ -52,7 +52,7 @@ def tenant_tag(view: TenantView) -> str:
 def list_tenants(
     session: Session, *, code: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[TenantView]:
-    """List tenants that the principal sees by id: all, those behind an id, or one by its code."""
+    """List the tenants that the principal sees, by id above `after`, or the one with this code."""
     with session.engine.connect() as db:
         if code is not None:
             return [_found(db, code, seen_by=session.principal)]
@@ -75,10 +75,10 @@ def create_tenant(
     projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> MadeTenant:
-    """Make a tenant for these projects; `NotAllowedError` if there is one.
+    """Create a tenant, and grant it to `projects`; `NotAllowedError` if the code is taken.
 
-    A YARN queue without a row gets one. In mode `tenant` an account that this computer has must be
-    fit for tasks (`UsageError`).
+    A YARN queue without a row gets one. In mode `tenant`, an account that exists on this computer
+    must be fit for tasks (`UsageError`).
     """
     if not is_code(code):
         raise UsageError(

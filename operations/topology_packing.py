@@ -44,9 +44,9 @@ def packed(
 ) -> Submission:
     """Load, check and pack a topology. `main` is FILE.yaml, or FILE.py:NAME.
 
-    `files` are those that it imports. `properties` and `environment` are the values of the
-    placeholders of a YAML file, which is packed with them. `InvalidTopologyError` names every
-    mistake; a failing import is one, with its file and line.
+    `files` lists the modules that it imports. `properties` and `environment` hold the values for
+    the placeholders of a YAML file; the packed file contains the values. `InvalidTopologyError`
+    names every mistake, including a failing import with its file and line.
     """
     name, _, attribute = main.rpartition(":") if ".py:" in main else (main, "", "")
     file = Path(name)
@@ -77,12 +77,12 @@ def packed(
 
 
 def properties_in(file: Path) -> dict[str, str]:
-    """Return the pairs of a properties file, which is read as UTF-8."""
+    """Read the pairs of a properties file in UTF-8."""
     return read_properties(_text(file))
 
 
 def variables_given(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the submitter names: NAME=VALUE, or NAME of this environment."""
+    """Return the named variables: NAME=VALUE, or NAME with its value from `environment`."""
     found = {}
     for each in given:
         name, sign, value = each.partition("=")

@@ -63,10 +63,10 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedTopology:
-    """A submission. `outcome`: created, changed, restarted (a run begins again) or unchanged.
+    """A submission. `outcome` is created, changed, restarted (a run starts again) or unchanged.
 
-    `command_id`: the command that begins a run; None if one is live already. `notes`: settings
-    that do not have the effect they have in Storm, each with what to do.
+    `command_id` is the command that starts a run; None if a run is live. `notes` lists settings
+    that have a different effect than in Storm, each with a remedy.
     """
 
     name: str

@@ -65,7 +65,7 @@ class WorkerGroup:
 
 
 def group_names(session: Session) -> list[str]:
-    """Return the names of the worker groups that the principal sees; `default` has no row."""
+    """Return the names of the worker groups that the principal sees, after `default`."""
     with session.engine.connect() as db:
         names = worker_groups.worker_group_names(db, seen_by=session.principal)
         return [DEFAULT_WORKER_GROUP, *names]
@@ -80,7 +80,7 @@ def group_tag(view: WorkerGroupView) -> str:
 def list_groups(
     session: Session, *, name: str | None = None, after: int = 0, limit: int | None = None
 ) -> list[WorkerGroup]:
-    """List worker groups that the principal sees: all, those behind an id, or the one of this name.
+    """List the worker groups that the principal sees, by id above `after`, or the named one.
 
     Each has the living workers that serve it.
     """
@@ -114,7 +114,7 @@ def create_group(
     projects: Sequence[str | int] = (),
     once: Once | None = None,
 ) -> WorkerGroupView:
-    """Make a group for these projects; `NotAllowedError` if there is one of that name.
+    """Create a group, and grant it to `projects`; `NotAllowedError` if the name is taken.
 
     A worker of one of the hosts in `addresses` serves it, whatever groups it was started with.
     """

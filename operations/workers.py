@@ -62,16 +62,16 @@ class WorkerView:
 
 @operation
 def list_workers(session: Session, *, patience: timedelta = _PATIENCE) -> list[WorkerView]:
-    """List workers by address; those that are not alive, and hosts, only if they have a mode.
+    """List the living workers, and other workers and hosts with a given mode, by address.
 
-    Each has those of its groups that the principal sees.
+    Each worker has only the groups that the principal sees.
     """
     with session.registry(patience=patience) as opened:
         alive = opened.membership.heartbeats(NodeKind.WORKER)
     with session.engine.connect() as db:
         told = offers(db, alive)
         if not sees_all(db, session.principal):
-            # A group without a row has no grants, so only administrators read its name.
+            # Grants need a row, so only administrators see the name of a group without one.
             seen = {DEFAULT_WORKER_GROUP, *worker_group_names(db, seen_by=session.principal)}
             told = {
                 node: replace(each, groups=tuple(name for name in each.groups if name in seen))

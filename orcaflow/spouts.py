@@ -389,7 +389,7 @@ class DatasetSpout(Spout):
 
 
 def _read(properties: Mapping[str, object]) -> dict[str, str | EnvironmentSecret]:
-    """Return the properties of a consumer; the error names all mistakes, and shows no value."""
+    """Check the properties of a consumer. The error names all mistakes and shows no value."""
     read = read_properties(properties)
     if read.mistakes:
         raise ConsumerPropertyError(

@@ -22,8 +22,8 @@ _ANSWER_SECONDS: Final = 10.0
 class Work:
     """The work of this attempt. `spec` is the supervisor's specification, and may hold secrets.
 
-    `secrets`: the variables of the worker's environment that it names, as far as they are set.
-    `connection`: the properties of the connection that it names, with secrets; None without one.
+    `secrets` holds the variables of the worker's environment that `spec` names and that are set.
+    `connection` holds the properties of the connection that `spec` names, with secrets, or None.
     """
 
     name: str

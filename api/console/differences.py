@@ -64,11 +64,11 @@ class ShownDifference:
     contents: tuple[ShownTask, ...]
     """The added tasks with their values."""
     is_cut: bool
-    """True if a part is left out or shortened, so that the page alone can't be approved."""
+    """True if the page omits or shortens a part; a reviewer then needs the whole difference."""
 
 
 def shown(found: Difference, *, most_tasks: int = MOST_TASKS) -> ShownDifference:
-    """Return the texts of a difference, with at most so many of its changed and added tasks."""
+    """Return the texts of a difference, with at most `most_tasks` changed and added tasks each."""
     lines = _Lines()
     changed = found.changed[:most_tasks]
     contents = found.contents[:most_tasks]
@@ -103,7 +103,7 @@ def shown(found: Difference, *, most_tasks: int = MOST_TASKS) -> ShownDifference
 
 
 def _is_cut(found: Difference, most_tasks: int) -> bool:
-    """Return True if a page shows less than all: too many tasks, names or lines, or long ones."""
+    """Return True if the number or the length of tasks, names or lines is above a limit."""
     tasks = (*found.changed, *found.contents)
     values = [*(one for each in tasks for one in each.changes), *found.settings]
     edges = (*found.edges_added, *found.edges_removed)

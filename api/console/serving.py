@@ -165,11 +165,11 @@ def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
             nonlocal visitor
             visitor = _visitor_of(request)
             if visitor is None:
-                raise UnauthenticatedError("nobody is logged in")
+                raise UnauthenticatedError("the session is missing or has ended; log in again")
 
         try:
             body = b"" if page.method == "GET" else await body_of(request, admit)
-        except Exception as error:  # noqa: BLE001  # People read a page, whatever went wrong.
+        except Exception as error:  # noqa: BLE001  # Every error is shown as a page.
             return _problem_page(request, error)
         serve = partial(_guarded, lambda asked: _served(page, asked, body, visitor), request)
         if HEADER in request.headers:
@@ -188,7 +188,7 @@ class _Visitor:
 
 
 def _visitor_of(request: Request) -> _Visitor | None:
-    """Return the user, and count the request; None if nobody is logged in."""
+    """Authenticate and count the request; None without a session."""
     text = cookies.session_text(request)
     if text is None:
         return None
@@ -205,7 +205,7 @@ def _visitor_of(request: Request) -> _Visitor | None:
 
 
 def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None) -> Response:
-    """Serve a page; `visitor` is that of a large body, who is known already."""
+    """Serve a page. `visitor` is set if a large body required authentication before."""
     if visitor is None:
         visitor = _visitor_of(request)
     if visitor is None:

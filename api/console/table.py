@@ -81,7 +81,7 @@ class Page:
     policy: Policy
     serve: Serve
     is_heavy: bool = False
-    """True for long work, as `is_heavy` of a route."""
+    """True for long work, like `is_heavy` of a route."""
 
 
 def page(path: str, policy: Policy, serve: Serve, *, is_heavy: bool = False) -> Page:

@@ -146,7 +146,7 @@ def delete(call: Call) -> None:
 
 
 def export(call: Call) -> Response:
-    """Give definitions as a file that an import takes, with references in the place of secrets."""
+    """Export definitions as a file for imports, with references in place of secrets."""
     if call.dialect.is_classic:
         numbers = call.numbers("processDefinitionIds", "processDefinitionId")
         rows = [definition_in(call.session, call.project, definition_id=each) for each in numbers]

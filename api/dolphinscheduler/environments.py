@@ -114,9 +114,9 @@ def _given(call: Call) -> Environment:
 
 
 def _to_change(call: Call) -> int:
-    """Return the id of the environment, or 0 for users who may change none and do not see it.
+    """Return the id of the environment; 0 if a user without the right to change it can't see it.
 
-    The operation refuses these users, with a line of the audit.
+    The operation then refuses the user and writes a line to the audit.
     """
     try:
         return _given(call).view.id

@@ -24,8 +24,8 @@ def log_in(call: Call) -> JSONResponse:
         raise RefusedError(Status.WRONG_PASSWORD)
     data = {SESSION: text, "securityConfigType": "PASSWORD"}
     made = JSONResponse(answer(data, message="login success"))
-    # Strict: no page of another site can act by it. Programs on loopback, unlike browsers, would
-    # not send a cookie that is `Secure` back without https.
+    # With `strict`, browsers do not send the cookie from pages of other sites. `secure` depends on
+    # HTTPS because programs on loopback, unlike browsers, return a secure cookie only over HTTPS.
     made.set_cookie(
         SESSION,
         text,

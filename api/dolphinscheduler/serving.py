@@ -1,6 +1,7 @@
-"""Serves the table of routes: who asks, the parameters, and the envelope around what comes back.
+"""Serves the table of routes: authenticates, reads the parameters, and wraps the results.
 
-Every answer passes `common.masking` here, so that no route can show a secret.
+Results and errors are masked here (`common.masking`), so no route can show a secret in them. A
+route that returns a `Response` does that itself.
 """
 
 from __future__ import annotations
@@ -173,9 +174,9 @@ def _endpoint(each: Served) -> Callable[[Request], Awaitable[Response]]:
             session = _session(request, each.row.takes)
 
         try:
-            # A body of GET is nobody's: proxies drop it.
+            # Proxies drop the body of a GET, so no route reads it.
             body = b"" if each.method == "GET" else await body_of(request, admit)
-        except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
+        except Exception as error:  # noqa: BLE001  # The client reads only the envelope.
             return _answered(error, each, request)
         return await run_in_threadpool(partial(_serve, each, request, body, session))
 
@@ -187,7 +188,7 @@ async def _unknown(request: Request) -> Response:
 
 
 def _serve(each: Served, request: Request, body: bytes, session: Session | None) -> Response:
-    """Serve a request; `session` is that of a large body, whose user is known already."""
+    """Serve a request. `session` is set if a large body required authentication before."""
     try:
         if session is None:
             session = _session(request, each.row.takes)
@@ -336,7 +337,7 @@ def _thing_in(text: str) -> Thing | None:
 
 
 def _missing_parameter(error: NotFoundError) -> str | None:
-    """Return the parameter that names nothing, as the error's text begins."""
+    """Return the parameter that names a missing object, by the start of the error's text."""
     if isinstance(error, NoGrantError):
         return _NAMED_BY.get(error.kind.title)
     for beginning, parameter in _NAMED_BY.items():

@@ -71,7 +71,7 @@ def _endpoint(row: Row) -> Callable[[Request], Awaitable[Response]]:
 
         try:
             body = b"" if row.method == "GET" else await body_of(request, admit)
-        except Exception as error:  # noqa: BLE001  # The client reads nothing but this document.
+        except Exception as error:  # noqa: BLE001  # The client reads only this document.
             return _refused(error, request)
         return await run_in_threadpool(partial(_serve, row, request, body, session))
 
@@ -83,7 +83,7 @@ async def _unknown(request: Request) -> Response:
 
 
 def _serve(row: Row | None, request: Request, body: bytes, session: Session | None) -> Response:
-    """Serve a request; `session` is that of a large body, whose user is known already."""
+    """Serve a request. `session` is set if a large body required authentication before."""
     try:
         if session is None:
             session = _session(request)

@@ -199,9 +199,9 @@ def lint(
     mapped: Mapped = None,
     strict: Strict = None,
 ) -> dict[str, object]:
-    """Find mistakes in definitions as an author of any project, and save nothing.
+    """Check definitions for mistakes without saving them, as an author of any project.
 
-    Each of the first thousand is listed with its place.
+    The answer lists the first 1,000 mistakes, each with its place.
     """
     with session.engine.connect() as db:
         check_author(db, session.principal)

@@ -1,4 +1,4 @@
-"""Environments: shown to projects that may use them, changed by administrators."""
+"""Environments: shown to members of projects that may use them, changed by administrators."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def list_grants(
     kind: Kind | None = None,
     name: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> dict[str, Any]:
-    """List shared objects with the projects that can use each; `name` takes a kind too."""
+    """List shared objects with the projects that can use each; `name` is ignored without `kind`."""
     found = operations.list_grants(
         session, None if kind is None else operations.kind_named(kind), name
     )
@@ -26,13 +26,13 @@ def list_grants(
 
 
 def grant(given: GrantChange, session: Asked) -> dict[str, Any]:
-    """Grant an object to a project; a grant that exists stays."""
+    """Grant an object to a project; an existing grant is kept."""
     kind = operations.kind_named(given.kind)
     return grants_row(operations.grant(session, kind, given.object, given.project))
 
 
 def revoke(given: GrantChange, session: Asked) -> dict[str, Any]:
-    """Revoke a grant; attempts that have not started fail, attempts that run continue."""
+    """Revoke a grant. Attempts that have not started fail; running attempts continue."""
     kind = operations.kind_named(given.kind)
     return grants_row(operations.revoke(session, kind, given.object, given.project))
 

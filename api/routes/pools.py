@@ -1,4 +1,4 @@
-"""Pools: shown to projects that may use them, made by authors, changed by their makers."""
+"""Pools: shown to members of projects that may use them, changed by makers and administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants: shown to projects that may use them, made by administrators."""
+"""Tenants: shown to members of projects that may use them, created by administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker groups: shown to projects that may use them, made by administrators."""
+"""Worker groups: shown to members of projects that may use them, created by administrators."""
 
 from __future__ import annotations
 

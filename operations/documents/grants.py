@@ -6,7 +6,7 @@ from common.store.people.grants import ObjectGrants
 
 
 def grants_row(found: ObjectGrants) -> dict[str, object]:
-    """An object with the projects that can use it, by their names."""
+    """Return an object with the projects that can use it."""
     return {
         "kind": found.object.kind.word,
         "id": found.object.id,

@@ -1,4 +1,4 @@
-"""The commands `grant`, `revoke` and `grants`, alike for each kind of object that has grants."""
+"""The commands `grant`, `revoke` and `grants` for each kind of object with grants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("kind", "id", "name", "projects")
 
 
 def hint_without_grant(kind: GrantKind, name: str, projects: Sequence[str] | None) -> None:
-    """Say that no project can use a new object, and how to grant it."""
+    """Print that no project can use a new object yet, and the command that grants it."""
     if not projects:
         say(
             f"no project can use this {kind.title} yet:"
@@ -79,10 +79,10 @@ def add_grant_commands(app: typer.Typer, kind: GrantKind) -> None:
 
     fields = "Fields: kind, id, name, projects (id, name)."
     title, word = kind.title, kind.word
-    grant.__doc__ = f"Grant a {title} to a project, whose tasks can then name it.\n\n{fields}"
+    grant.__doc__ = f"Grant a {title} to a project. Its tasks can then name it.\n\n{fields}"
     revoke.__doc__ = (
-        f"Revoke the grant of a {title}. Exit code 4 if there is none.\n\nAttempts that have not"
-        f" started fail from then on; attempts that run continue. {fields}"
+        f"Revoke the grant of a {title}. Exit code 4 if it does not exist.\n\nAttempts that have"
+        f" not started then fail; running attempts continue. {fields}"
     )
     grants.__doc__ = f"List each {title} with the projects that can use it.\n\n{fields}"
     app.command(epilog=f"Example: orcaflow {word} grant etl --project sales")(grant)

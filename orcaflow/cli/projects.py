@@ -1,8 +1,8 @@
-"""Gives the option `--project` to each command that names or lists objects of a project.
+"""Adds the option `--project` to each command that names or lists objects of a project.
 
-One option, made here, and one order: the option, else the variable `ORCAFLOW_PROJECT`, else the
-project of the context in use. An empty name chooses none. Operations get the choice with their
-session (`operations.session`).
+The option takes precedence over the variable `ORCAFLOW_PROJECT`, and the variable over the project
+of the context in use. An empty name means no project. Operations get the project from their session
+(`operations.session`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ OF_PROJECTS: Final = frozenset(
         *("dataset list", "dataset show", "dataset files", "dataset query"),
     }
 )
-"""The commands that take the option. A test derives them from the operations that they call."""
+"""The commands with the option. A test compares them with the operations that they call."""
 
 _KEY: Final = "orcaflow.project"
 
 
 def option() -> TyperOption:
-    """Make the option."""
+    """Create the option `--project`."""
     return TyperOption(
-        # A name of its parameter that no command has: parsers keep values by these.
+        # Parsers store values by parameter name, so no command may use this one.
         param_decls=["--project", "chosen_project"],
         metavar="NAME",
         help=HELP,
@@ -55,7 +55,7 @@ def option() -> TyperOption:
 
 
 def chosen(ctx: typer.Context) -> str | None:
-    """Return the value of the option or of the variable; None without both."""
+    """Return the value of the option or of the variable; None if neither is set."""
     found: str | None = ctx.meta.get(_KEY)
     return found
 

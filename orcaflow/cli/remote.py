@@ -117,10 +117,10 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
 
 @contextmanager
 def carried_out(chosen: Chosen | None, command: str, project: str | None = None) -> Iterator[None]:
-    """Have the operations of the command carried out by the server that is chosen, if any is.
+    """Send the operations of the command to the chosen server, if there is one.
 
-    The project limits them: the given one, else the project of the context in use. An empty name
-    lifts the limit of the context.
+    The operations are limited to `project`, or else to the project of the context in use. An empty
+    `project` removes that limit.
     """
     context = None if command in ANYWHERE else _context(command, chosen)
     if context is not None:
@@ -150,7 +150,7 @@ def _maker(server: Server) -> Callable[[], Session]:
 
 
 def _context(command: str, chosen: Chosen | None) -> Context | None:
-    """Choose the server and the project of a command; None for this computer's database."""
+    """Return the server and the project of a command; None for the database without a project."""
     if chosen is not None and (chosen.url is not None or chosen.token_file is not None):
         if chosen.url is None or chosen.token_file is None:
             raise UsageError(

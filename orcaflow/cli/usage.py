@@ -29,7 +29,7 @@ class _Command(TyperCommand):
         found = super().get_params(ctx)
         if _words(ctx) not in OF_PROJECTS:
             return found
-        # Before --help, which is the last.
+        # `--help` stays last.
         return [*found[:-1], option(), *found[-1:]]
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]

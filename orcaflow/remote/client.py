@@ -61,10 +61,10 @@ class Client:
         self._token = server.token()
         self._tls = _tls(server) if parts.scheme == "https" else None
         self.project_id: int | None = None
-        """The project that requests are limited to; None for all that the token shows."""
+        """The id of the project that requests are limited to; None for no limit."""
 
     def everywhere(self) -> Client:
-        """Return a client of the same server whose requests are limited to no project."""
+        """Return a client of the same server without the limit to a project."""
         made = copy(self)
         made.project_id = None
         return made

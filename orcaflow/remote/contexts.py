@@ -56,7 +56,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A server, or None for the database of the settings, and the project of its commands."""
+    """The server and the project of commands. Without a server, commands use the database."""
 
     server: Server | None = None
     project: str | None = None
@@ -64,9 +64,9 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All contexts by name, and the name of the one in use; None uses the database.
+    """All contexts by name, and the name of the context in use; None means the database.
 
-    `projects` are those of contexts that have one, `local` included.
+    `projects` holds the projects of contexts, including `local`.
     """
 
     servers: Mapping[str, Server]
@@ -75,7 +75,7 @@ class Contexts:
 
     @property
     def in_use(self) -> Context:
-        """The context that commands are sent to."""
+        """The context of commands that name no server."""
         name = LOCAL if self.current is None else self.current
         server = None if self.current is None else self.servers[self.current]
         return Context(server=server, project=self.projects.get(name))
@@ -121,7 +121,7 @@ def read_contexts() -> Contexts:
 
 
 def add_context(name: str, server: Server, *, project: str | None = None) -> None:
-    """Add a context, or change the one of this name. Without a project it keeps the one it has."""
+    """Add or change a context. Without `project`, an existing context keeps its project."""
     if not name or name == LOCAL or not name.isprintable() or len(name) > 100:
         raise UsageError("name", f"{name!r:.120} is no name for a context")
     known = read_contexts()
@@ -130,9 +130,9 @@ def add_context(name: str, server: Server, *, project: str | None = None) -> Non
 
 
 def use_context(name: str, *, project: str | None = None) -> None:
-    """Send commands to the server of this context from now on; `local` to none.
+    """Send later commands to the server of this context; `local` means the database.
 
-    Without a project the context keeps the one it has; an empty one removes it.
+    Without `project`, the context keeps its project; an empty name removes it.
     """
     known = read_contexts()
     if name != LOCAL:

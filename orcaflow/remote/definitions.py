@@ -36,7 +36,7 @@ _LONGEST_NAME: Final = 255
 
 
 def definition_named(client: Client, given: str, *, takes_ids: bool = True) -> DefinitionRow:
-    """Return the only definition of this name, else the one with this id; as at the database."""
+    """Return the only definition of this name, or else the one with this id."""
     rows: list[DefinitionRow] = []
     if len(given) <= _LONGEST_NAME:
         asked = {"name": given, "limit": MOST_CANDIDATES}
@@ -230,7 +230,7 @@ def import_definitions(
     }
     query = urlencode({key: each for key, each in asked.items() if each is not None}, doseq=True)
     try:
-        # Without the choice of the project, so that the server names others with the same name.
+        # Without the limit, so that the server reports other projects that use the name.
         items = client.everywhere().post(f"/definitions/import?{query}", content)["items"]
     except RefusedDefinitionError as error:
         raise InvalidFilesError(

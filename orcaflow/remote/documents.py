@@ -212,7 +212,7 @@ def member_of(row: Mapping[str, Any]) -> MemberHealth:
             slots=row["slots"],
             version=row["version"],
             groups=tuple(row["groups"]),
-            # An api-server of a former version does not report it.
+            # An older api-server does not report it.
             is_reserved=bool(row.get("reserved")),
         )
     return MemberHealth(

@@ -165,20 +165,20 @@ def _user_id(client: Client, name: str) -> int:
 
 
 def _project_row(client: Client, name: str) -> Mapping[str, Any]:
-    """The only project of this name, else the one with this id; as at the database."""
+    """Return the only project of this name, or else the one with this id."""
     rows: Sequence[Mapping[str, Any]] = client.get("/projects", {"name": name})["items"]
     check_one(name, [Candidate(id=row["id"], name=row["name"]) for row in rows])
     return rows[0]
 
 
 def project_named(client: Client, name: str) -> ChosenProject:
-    """Return the project of this name, or with this id."""
+    """Return the project with this name or id."""
     row = _project_row(client, name)
     return ChosenProject(id=row["id"], name=row["name"])
 
 
 def project_id(client: Client, given: str | int) -> int:
-    """Return the id of the project of this name; an id is its own."""
+    """Return the id of a project, given its name or id."""
     return given if isinstance(given, int) else project_named(client, given).id
 
 

@@ -28,7 +28,7 @@ class RemoteSession(Session):
         self.elsewhere = self._carry_out
 
     def keep_to(self, project: str) -> None:
-        """Limit the session to a project: each request names it from now on."""
+        """Limit the session to a project: each later request names it."""
         from orcaflow.remote.people import project_named
 
         self.project = project_named(self._client, project)

@@ -84,7 +84,7 @@ def submit_stream(
     client: Client, text: str, *, project: str | int | None = None, place: TaskPlace = AS_IT_IS
 ) -> Submitted:
     """Make a supervisor, or give one another specification."""
-    read_spec(text, rules=Rules(is_open=is_masked))  # Its mistakes are told as here.
+    read_spec(text, rules=Rules(is_open=is_masked))  # Report mistakes as at the database.
     query: dict[str, Any] = {"worker_group": place.worker_group, "profile": place.profile}
     if project is not None:
         query["project_id"] = project_id(client, project)

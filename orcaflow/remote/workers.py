@@ -39,7 +39,7 @@ def set_mode(
 
 
 def _offer_of(row: Mapping[str, Any]) -> Offer:
-    """Read what the list shows of an offer; older api-servers do not send `reserved`."""
+    """Read an offer from a list; older api-servers do not send `reserved`."""
     return Offer(
         slots=row["capacity"] or 0,
         version=row["version"] or "",

@@ -127,7 +127,7 @@ def check(visit: Visit) -> Response:
         "begin_check.html",
         zone=visit.session.zone,
         visit=visit,
-        # A secret that was typed goes with the form, so that no copy of the page may be kept.
+        # The page repeats a typed secret in its form, so the browser must not store the page.
         keeps=not any(map(is_secret, asked.params)),
         definition=plan.definition,
         plan=replace(plan, params=shown_params(plan.params)),

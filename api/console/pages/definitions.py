@@ -143,13 +143,13 @@ def _verbs(visit: Visit, detail: DefinitionDetail) -> list[str]:
 
 
 def _share(visit: Visit) -> Response:
-    """Share the definition with the project of this name or id."""
+    """Share the definition with a project, by its name or id."""
     share(visit.session, visit.id, _project(visit))
     return RedirectResponse(f"/definitions/{visit.id}", status_code=303)
 
 
 def _unshare(visit: Visit) -> Response:
-    """End the share with the project of this name or id."""
+    """End the share with a project, by its name or id."""
     unshare(visit.session, visit.id, _project(visit))
     return RedirectResponse(f"/definitions/{visit.id}", status_code=303)
 

@@ -29,11 +29,11 @@ _TITLES: Final = {
     GrantKind.WORKER_GROUP: marked("Worker groups"),
 }
 _PLACE: Final = ("kind", "after", "projects")
-"""The fields of the address, which forms send along to return to the same part of the matrix."""
+"""The query parameters that forms repeat to return to the same part of the matrix."""
 
 
 def show(visit: Visit) -> Response:
-    """Show a part of the matrix of a kind, with a button in each cell."""
+    """Show a part of a kind's matrix, with a button in each cell."""
     query, kind = visit.query, _kind(visit, visit.query.get("kind", GrantKind.TENANT.word))
     found = grants.list_grants(
         visit.session,
@@ -63,7 +63,7 @@ def show(visit: Visit) -> Response:
 
 
 def _changing(*, gives: bool) -> Serve:
-    """Return what serves the button of a cell; the answer leads back to the same part."""
+    """Build the handler of a cell's button; it redirects to the same part of the matrix."""
 
     def serve(visit: Visit) -> Response:
         form = visit.form

@@ -28,7 +28,7 @@ from operations.projects import projects_of_author
 _VIEW: Final = Policy(takes=Action.VIEW, thing="pool")
 _OWN: Final = Policy(takes=Who.ADMINISTRATOR, thing="pool", own=True)
 _LONGEST_PROJECT: Final = 1000
-"""The longest text that names a project here; names in old rows may be longer than new ones."""
+"""The longest name of a project; old rows may have longer names than new ones."""
 _LIMITS: Final = {
     "name": MAX_POOL_NAME_LENGTH,
     "description": MAX_POOL_DESCRIPTION_LENGTH,
@@ -36,7 +36,7 @@ _LIMITS: Final = {
     "project": _LONGEST_PROJECT,
 }
 _PROJECTS: Final = 50
-"""The projects that the form suggests; any other can be typed."""
+"""The number of projects that the form suggests; users can type any other one."""
 
 
 def show(visit: Visit) -> Response:

@@ -99,12 +99,12 @@ def list_(
 ) -> None:
     """List complements, the newest first.
 
-    Fields: id, definition, project, process_definition_id, state, state_code, reason, dates (how
-    many), done (how many have ended), pending, submitted, running, success, failure, skipped,
-    cancelled (how many are so), parallelism, order, on_failure, reprocess, timezone, after_id (the
-    complement that it waits for), command_id, task_depend_type, failure_strategy, priority,
-    worker_group_id, environment (null: none), start_nodes, start_params, create_time, end_time,
-    duration (seconds).
+    Fields: id, definition, project, process_definition_id, state, state_code, reason, dates (their
+    number), done (the number that have ended), pending, submitted, running, success, failure,
+    skipped, cancelled (the number in each state), parallelism, order, on_failure, reprocess,
+    timezone, after_id (the complement that it waits for), command_id, task_depend_type,
+    failure_strategy, priority, worker_group_id, environment (null: none), start_nodes,
+    start_params, create_time, end_time, duration (seconds).
     """
     from common.model.complement_states import ComplementState
     from operations import stored_complements

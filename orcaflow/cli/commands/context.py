@@ -69,8 +69,9 @@ def add(
 def use(name: _Name, *, project: _Project = None) -> None:
     """Send commands to this server from now on; `local` sends them to the database again.
 
-    With a project, commands of this context name and list its objects, unless `--project` or the
-    variable ORCAFLOW_PROJECT names another one.
+    With --project, the commands of this context name and list only objects of that project. A
+    command's own --project and the variable ORCAFLOW_PROJECT take precedence. Without --project,
+    the context keeps its project.
     """
     from orcaflow.remote.contexts import LOCAL, use_context
 

@@ -77,7 +77,9 @@ def reader_sql(
 ) -> None:
     """Print the views and rights of the role `orcaflow_reader` as SQL.
 
-    `db upgrade` does the same where the role exists and the owner may create a schema.
+    The role reads only these views, which leave out or mask secrets. Run the SQL as the owner of
+    the tables; it may be repeated. `db upgrade` does the same if the role exists and the owner may
+    create a schema.
     """
     from operations.database import reader_sql as sql_for_reader
 

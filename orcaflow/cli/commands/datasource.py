@@ -91,6 +91,11 @@ def create(
     Without --url and --address it is the cluster's own database, if that is the embedded one, and a
     role that reads and can't write.
 
+    A project can use it only by a grant: give --project, or `orcaflow datasource grant` later.
+
+    With --type kafka it is a connection for supervisors. --properties then names a JSON file with
+    all properties of the Kafka clients, including the log-in and the password.
+
     Exit code 4 if there is one of that name, unless --replace. Fields: those of `list`.
     """
     from operations.datasource_params import TYPES
@@ -290,7 +295,7 @@ def _kafka_properties(file: str) -> dict[str, str]:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         found = json.loads(text)
     except (OSError, ValueError, RecursionError):
-        # Not chained: the decoder's error holds the text, and with it the password.
+        # Not chained: the decoder's error holds the text with the password.
         found = None
     if not isinstance(found, dict):
         raise typer.BadParameter("must be a file with a JSON object", param_hint="--properties")

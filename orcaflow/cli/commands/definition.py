@@ -111,8 +111,9 @@ def import_(
     something changed. Relative paths of scripts and jars are looked for beside the file. A key that
     is nearly a known one is a mistake.
 
-    Scripts that tasks name by `file` are kept in the definition (--inline), or a worker checks that
-    they are the ones of the import by their SHA-256, as it does with jars and resources.
+    With --inline, the text of a script that a task names by `file` becomes part of the definition.
+    With --no-inline, the definition keeps the path and the SHA-256 of the script; a worker runs it
+    only if the file still has this SHA-256. Workers check jars and resources in the same way.
 
     Sub processes, dependent items, data sources and worker groups may be given by name
     (processDefinitionName, definitionName, datasourceName, workerGroup), which goes before an id.
@@ -121,7 +122,8 @@ def import_(
     of 2.x or 3.x gets in whatever its tasks are: what can't run here, as a task type that is not
     known, keeps the definition OFFLINE, even with --online.
 
-    Without a project they go to `default`.
+    The definitions go to the project in --project, else in the variable ORCAFLOW_PROJECT, else of
+    the context in use, else to `default`.
 
     Fields: name, id, project, version, release_state, kept_offline, tasks, changed, schedules (id,
     crontab, new), schedule (the first of them, or null), unmapped (node, key, problem, cure,

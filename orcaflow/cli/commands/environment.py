@@ -108,6 +108,8 @@ def create(
     """Make an environment. Exit code 4 if there is one of that name.
 
     Values of variables whose names sound secret are stored encrypted. Fields: as of `list`.
+
+    A project can use it only by a grant: give --project, or `orcaflow environment grant` later.
     """
     from operations.documents.environments import environment_row
     from operations.environments import create_environment

@@ -63,7 +63,10 @@ def create(
     project: ProjectsOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size."""
+    """Make a pool. Exit code 4 if there is one of that name. Fields: id, name, size.
+
+    A project can use it only by a grant: give --project, or `orcaflow pool grant` later.
+    """
     from operations.pools import create_pool
     from operations.session import opened
 

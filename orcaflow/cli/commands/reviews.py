@@ -219,7 +219,7 @@ def withdraw(
 
 
 def _whose(session: Session, name: str, *, new: bool) -> _Whose:
-    """A new definition is proposed to its project, another one by its name."""
+    """Return the target of a proposal: the project of a new definition, or the definition."""
     return {"project": session.project_id or _DEFAULT_PROJECT} if new else {"definition": name}
 
 

@@ -21,10 +21,11 @@ def secrets() -> None:
 
 @app.command(epilog="Example: orcaflow secrets encrypt")
 def encrypt(form: FormatOption = Format.TABLE) -> None:
-    """Encrypt secrets that rows hold in clear, after an upgrade or in rows typed by hand.
+    """Encrypt secrets that rows hold in clear text, from older versions or written by hand.
 
-    Safe to repeat, and to run while daemons run. Exit code 1 if rows are encrypted by a key that
-    this host lacks. Fields: column, changed, unreadable.
+    Run it once all hosts run this version: older versions can't decrypt secret parameters. It is
+    safe to repeat, and to run while daemons run. Exit code 1 if this host lacks a key for some
+    rows: copy the key file from a host that has it. Fields: column, changed, unreadable.
     """
     from operations.secrets import encrypt_secrets
     from operations.session import opened

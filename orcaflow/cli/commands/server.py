@@ -197,8 +197,8 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
-    health, reason, and of workers groups, reserved, slots and version, as each reported them at its
-    start; null if it did not, or if PostgreSQL does not respond.
+    health, reason, and for workers groups, reserved, slots and version, as each worker reported
+    them at its start. They are null without a report, or if PostgreSQL does not respond.
     """
     from operations.documents.servers import member_row
     from operations.members import members_with_health

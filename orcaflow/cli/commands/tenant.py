@@ -73,6 +73,8 @@ def create(
     It makes no account: where workers run in mode tenant, each host needs an ordinary one of that
     name, or the tenant's tasks fail. Fields: id, code, queue, queue_id, description, create_time,
     has_account (on this computer).
+
+    A project can use it only by a grant: give --project, or `orcaflow tenant grant` later.
     """
     from operations.documents.tenants import tenant_row
     from operations.session import opened

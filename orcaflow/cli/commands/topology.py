@@ -95,6 +95,8 @@ def submit(
 ) -> None:
     """Load and check a topology here, and have it run; the same again changes nothing.
 
+    In YAML, --filter and --env give the values of placeholders, which are submitted with the file.
+
     Other code is a new version, which a running topology takes over. One that was killed begins
     anew. Fields: name, version, generation, outcome (created, changed, restarted, unchanged),
     command_id (of the command that begins a run).

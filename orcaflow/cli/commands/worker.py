@@ -46,7 +46,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living workers, and those that were taken out of service.
 
     Fields: address, alive, mode (enabled, lazy or disabled, as it was given), obeys (the mode that
-    the worker itself tells), capacity (slots), used, category, version, groups, reserved
+    the worker reports), capacity (slots), used, category, version, groups, reserved
     (takes only tasks of its groups), and reason, by and since of a mode that was given.
     """
     from operations.documents.workers import worker_row

@@ -112,6 +112,8 @@ def create(
 
     Without addresses it is served by the workers that are started with it. Fields: id, name,
     addresses.
+
+    A project can use it only by a grant: give --project, or `orcaflow worker-group grant` later.
     """
     from operations.session import opened
     from operations.worker_groups import create_group

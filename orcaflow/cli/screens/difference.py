@@ -18,9 +18,9 @@ def print_difference(compared: Compared) -> None:
 
 
 def print_changes(found: Difference) -> None:
-    """Print all that differs: tasks, edges, settings, and what is risky last.
+    """Print all differences: tasks, edges, settings, and the risks last.
 
-    Values are printed as a whole, since a reviewer approves what is printed.
+    Values are printed in full, since a reviewer approves what is printed.
     """
     if found.is_none:
         write("no difference; secrets are not compared")
