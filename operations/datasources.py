@@ -24,6 +24,7 @@ from common.datasource_keys import (
     key_file,
 )
 from common.embedded import addresses as embedded
+from common.embedded.postgres_reader import restore_reader
 from common.errors import NotAllowedError, NotFoundError, ServiceUnreachableError
 from common.model.datasource_urls import split_url
 from common.model.grants import GrantKind
@@ -262,9 +263,10 @@ def create_own_datasource(
     replace: bool,
     projects: Sequence[str | int] = (),
 ) -> SavedDatasource:
-    """Make a data source of the cluster's own database, for a role that reads and can't write.
+    """Create a data source of the cluster's database, for a role that reads and can't write.
 
-    `UsageError` where the database is no embedded one: its roles are its administrator's business.
+    The role gets its password and settings back, if a task has changed them. `UsageError` unless
+    the database is the embedded one: an administrator creates the roles of other servers.
     """
     check_name(name, longest=MAX_DATASOURCE_NAME_LENGTH)
     if session.config.database.url:
@@ -277,7 +279,9 @@ def create_own_datasource(
     with session.engine.connect() as db:
         # Before anything is given rights.
         check_administrator(db, session.principal)
-    reader = embedded.postgres_address(session.config.home).seen_by(embedded.READER)
+    server = embedded.postgres_address(session.config.home)
+    restore_reader(server)
+    reader = server.seen_by(embedded.READER)
     password = reader.password()
     with session.engine.begin() as db:
         allow_reading(db)

@@ -37,6 +37,7 @@ from common.embedded.addresses import (
     record,
     recorded_postgres,
 )
+from common.embedded.postgres_reader import restore_reader
 from common.embedded.process import (
     ServerStartError,
     choose_port,
@@ -109,6 +110,7 @@ class EmbeddedPostgres:
                     self._mend_roles()
                 self._leave_a_shared_account()
                 address = self._launch()
+                restore_reader(address)
             else:
                 address = self._address(*running)
                 self._wait_until_it_answers(address)

@@ -32,6 +32,7 @@ ROLES = (OWNER, READER, SUPERUSER)
 RIGHTS = "2"
 """The version of the rights below. Raise it when a statement changes for data that exists."""
 
+_ORDINARY = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
 _HELPER = "orcaflow_renaming"
 _BOOTSTRAP_OID = 10
 _MOST_READERS = 40
@@ -161,11 +162,26 @@ def _roles(chosen: Mapping[str, str]) -> list[str]:
             END $$""")
         for role in (OWNER, READER)
     ]
-    ordinary = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
     return [
         *made,
-        f"ALTER ROLE {OWNER} {ordinary} PASSWORD {_quoted(chosen[OWNER])}",
-        f"ALTER ROLE {READER} {ordinary} PASSWORD {_quoted(chosen[READER])}",
+        f"ALTER ROLE {OWNER} {_ORDINARY} PASSWORD {_quoted(chosen[OWNER])}",
+        *_reader(chosen[READER]),
+        f"ALTER ROLE {SUPERUSER} PASSWORD {_quoted(chosen[SUPERUSER])}",
+    ]
+
+
+def restoring_reader(password: str) -> list[str]:
+    """Return statements of the superuser that undo what the reading role changed of itself.
+
+    PostgreSQL lets every role set its password and the defaults of its sessions.
+    """
+    return [*_reader(password), f"ALTER ROLE {READER} IN DATABASE {DATABASE} RESET ALL"]
+
+
+def _reader(password: str) -> list[str]:
+    return [
+        f"ALTER ROLE {READER} {_ORDINARY} PASSWORD {_quoted(password)}",
+        f"ALTER ROLE {READER} RESET ALL",
         # Without a limit, tasks that read could take all connections of the daemons.
         f"ALTER ROLE {READER} CONNECTION LIMIT {_MOST_READERS}",
         # A session may not change this one.
@@ -174,8 +190,6 @@ def _roles(chosen: Mapping[str, str]) -> list[str]:
         f"ALTER ROLE {READER} SET default_transaction_read_only = on",
         f"ALTER ROLE {READER} SET statement_timeout = '5min'",
         f"ALTER ROLE {READER} SET idle_in_transaction_session_timeout = '5min'",
-        f"ALTER ROLE {READER} RESET search_path",
-        f"ALTER ROLE {SUPERUSER} PASSWORD {_quoted(chosen[SUPERUSER])}",
     ]
 
 

@@ -29,6 +29,7 @@ from common.embedded.addresses import (
     record,
 )
 from common.embedded.postgres import EmbeddedPostgres, _single_user, main
+from common.embedded.postgres_reader import restore_reader
 from common.errors import ConfigurationError, ServiceUnreachableError
 from common.ports import is_port_free
 
@@ -197,6 +198,24 @@ def test_the_reader_reads_what_it_was_given_and_writes_nothing(server: EmbeddedP
     ):
         with refused(reader) as cursor:
             cursor.execute(statement)
+
+
+def test_a_reader_that_changed_itself_is_restored_by_order_and_by_the_next_start(
+    server: EmbeddedPostgres,
+) -> None:
+    address = server.start()
+    reader = address.seen_by(READER)
+    for restore in (lambda: restore_reader(address), lambda: (server.stop(), server.start())):
+        writing = psycopg2.connect(reader.dsn, options="-c default_transaction_read_only=off")
+        with closing(writing), writing, writing.cursor() as cursor:
+            cursor.execute(f"ALTER ROLE {READER} SET local_preload_libraries = 'missing'")
+            cursor.execute(f"ALTER ROLE {READER} IN DATABASE orcaflow SET timezone = 'Asia/Tokyo'")
+            cursor.execute(f"ALTER ROLE {READER} PASSWORD 'theirs'")
+        with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
+            query(reader, "SELECT 1")
+        restore()
+        assert query(reader, "SHOW timezone") == [("UTC",)]
+        assert query(reader, "SHOW statement_timeout") == [("5min",)]
 
 
 def test_data_of_a_former_version_gets_the_rights_of_this_one_at_its_next_start(

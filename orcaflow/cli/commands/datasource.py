@@ -89,7 +89,7 @@ def create(
     """Make a data source. Passwords are never given on a command line, and never printed.
 
     Without --url and --address it is the cluster's own database, if that is the embedded one, and a
-    role that reads and can't write.
+    role that reads and can't write. Give it with --replace to repair the role's password.
 
     A project can use it only by a grant: give --project, or `orcaflow datasource grant` later.
 
