@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, MissingTime, RepeatedTime, Timetable
 from common.errors import SchedulerError
-from common.model.command_param import CommandParam
+from common.model.command_param import CommandParam, unmarked
 from common.model.schedules import Fire, FireOutcome, FirePlan, MisfirePolicy, Schedule
 from common.zones import UnknownZoneError, zone_named
 
@@ -107,7 +107,8 @@ def command_param(schedule: Schedule) -> str:
             raise ScheduleFaultError(f"start_params is not JSON: {error}") from error
         if not isinstance(given, dict):
             raise ScheduleFaultError("start_params must be a JSON object of names and values")
-        nested = [name for name, value in given.items() if isinstance(value, dict | list)]
+        values = unmarked(given)
+        nested = [name for name, value in values.items() if isinstance(value, dict | list)]
         if nested:
             raise ScheduleFaultError(
                 f"start_params: the value of {nested[0][:80]!r} must be a text or a number"

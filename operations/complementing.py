@@ -56,7 +56,7 @@ from operations.lookup import (
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, operation
-from operations.start_params import stored_params, unmasked
+from operations.start_params import marked_params, stored_params, unmasked
 from operations.times import cluster_zone, read_moment, read_zone
 
 
@@ -180,7 +180,7 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
         worker_group_id=-1 if group is None else worker_group_named(db, group, project),
         environment_code=-1 if wanted is None else environment_named(db, wanted, project),
         start_node_names=tuple(dict.fromkeys(names)),
-        start_params=stored_params(params) if params else None,
+        start_params=stored_params(marked_params(params, definition)) if params else None,
         warning_type=options.warning_type,
         warning_group_id=warning_group_of(options.warning_type),
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, MissingTime, RepeatedTime
+from common.model.command_param import unmarked
 from common.model.grants import GrantKind
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
@@ -33,7 +34,7 @@ from operations.environment_references import (
 from operations.findings import Finding, Severity
 from operations.grants import Granted
 from operations.references import DEFAULT_WORKER_GROUP
-from operations.start_params import stored_params
+from operations.start_params import marked_params, stored_params
 from operations.stored_schedules import NO_END
 from operations.times import MAX_SECONDS, MAX_ZONE_LENGTH, local_text, moment_in, stored_name
 
@@ -259,7 +260,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     params = given.get("startParams")
     if params:
         if not isinstance(params, dict) or not all(
-            isinstance(each, str) for each in params.values()
+            isinstance(each, str) for each in unmarked(params).values()
         ):
             raise ValueError("startParams must be an object of texts")
         settings["start_params"] = stored_params(params)
@@ -364,6 +365,7 @@ def save_schedule(
             "worker_group_id": worker_group_id,
             "environment_code": environment or -1,
             **schedule.settings,
+            **_start_params(db, schedule, definition_id),
         },
         at=at,
     )
@@ -379,6 +381,19 @@ def save_schedule(
     if environment is None and schedule.environment is not None:
         findings.append(_without_environment(schedule.environment, made))
     return ImportedSchedule(id=made, crontab=schedule.crontab, is_new=True), findings
+
+
+def _start_params(
+    db: Connection, schedule: ExportedSchedule, definition_id: int
+) -> dict[str, object]:
+    """Return the column of start-up parameters, with a mark at each secret one."""
+    from common.store.people.definitions import definition_by_id
+
+    given = schedule.settings.get("start_params")
+    if given is None:
+        return {}
+    params = marked_params(json.loads(str(given)), definition_by_id(db, definition_id))
+    return {"start_params": stored_params(params)}
 
 
 def _environment_code(granted: Granted, schedule: ExportedSchedule) -> int | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from common.masking import is_secret
+from common.model.command_param import is_marked, marked, unmarked
 from common.store.people.definitions import DefinitionRow
 from operations.definition_document import object_of
 from operations.errors import UsageError
@@ -39,11 +40,11 @@ def unmasked(
     `stored` holds the parameters that these replace. A masked parameter that it lacks is left out
     if the definition declares it, so that the definition's value applies; else `UsageError`.
     """
-    former = object_of(stored or "{}")
-    declared = () if definition is None else _declared(definition)
+    former = unmarked(object_of(stored or "{}"))
+    declared = {} if definition is None else _declared(definition)
     found: dict[str, str] = {}
     for name, value in params.items():
-        if not (is_secret(name) and is_mask(value)):
+        if not (is_mask(value) and (is_secret(name) or declared.get(name))):
             found[name] = value
         elif name in former:
             known = former[name]
@@ -55,11 +56,15 @@ def unmasked(
     return found
 
 
-def _declared(definition: DefinitionRow) -> frozenset[str]:
-    """Return the names of the definition's global parameters."""
+def _declared(definition: DefinitionRow) -> dict[str, bool]:
+    """Return the names of the definition's global parameters; True for those marked secret."""
     inner = object_of(definition.process_definition_json or "{}").get("globalParams")
-    found = [*_decoded(definition.global_params), *_decoded(inner)]
-    return frozenset(str(each.get("prop")) for each in found if isinstance(each, dict))
+    found: dict[str, bool] = {}
+    for each in [*_decoded(definition.global_params), *_decoded(inner)]:
+        if isinstance(each, dict):
+            name = str(each.get("prop"))
+            found[name] = found.get(name, False) or each.get("secret") is True
+    return found
 
 
 def _decoded(given: object) -> list[object]:
@@ -71,6 +76,19 @@ def _decoded(given: object) -> list[object]:
     return given if isinstance(given, list) else []
 
 
-def stored_params(params: Mapping[str, str]) -> str:
+def marked_params(
+    params: Mapping[str, object], definition: DefinitionRow | None
+) -> dict[str, object]:
+    """Return the parameters with marks at those that the definition marks as secret.
+
+    Marks that the parameters have already stay.
+    """
+    declared = {} if definition is None else _declared(definition)
+    secret = {name for name, is_secret_there in declared.items() if is_secret_there}
+    secret |= {name for name, value in params.items() if is_marked(name, value)}
+    return marked(unmarked(params), secret)
+
+
+def stored_params(params: Mapping[str, object]) -> str:
     """The JSON of the column `start_params`."""
     return json.dumps(params, ensure_ascii=False)

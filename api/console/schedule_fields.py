@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from api.marking import marked
 from common.cron import MissingTime, RepeatedTime
+from common.model.command_param import unmarked
 from common.model.schedules import MisfirePolicy
 from common.model.states import ExecutionType, FailureStrategy, Priority, WarningType
 from common.store.people.schedule_views import ScheduleView
@@ -235,9 +236,10 @@ def _params(text: str, texts: Mapping[str, str], stored: ScheduleView | None) ->
     lines = (each.partition("=") for each in texts["params"].splitlines())
     shown = {name: value for name, _, value in lines}
     try:
-        known: dict[str, Any] = json.loads(stored.start_params or "{}")
+        found = json.loads(stored.start_params or "{}")
     except ValueError:
-        known = {}
+        found = {}
+    known = unmarked(found) if isinstance(found, dict) else {}
     return {
         name: _shown(known[name]) if name in known and shown.get(name) == value else value
         for name, value in given.items()

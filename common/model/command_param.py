@@ -9,7 +9,7 @@ here are kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -142,7 +142,7 @@ class CommandParam(Mapping[str, str]):
         """
         document: dict[str, object] = dict(self._in_order())
         if self.start_params is not None:
-            document[ParamKey.START_PARAMS] = start_document(self.start_params)
+            document[ParamKey.START_PARAMS] = _start_object(self.start_params)
         return json.dumps(document, ensure_ascii=False)
 
     def _in_order(self) -> list[tuple[str, str]]:
@@ -257,7 +257,43 @@ def child_command_text(
 
 
 def start_document(text: str | None) -> dict[str, Any]:
-    """Start-up parameters from their JSON, decimals as written. Raises `BadCommandError`."""
+    """Read start-up parameters, decimals as written and secret ones as their values.
+
+    Raises `BadCommandError`.
+    """
+    return unmarked(_start_object(text))
+
+
+def marked(params: Mapping[str, Any], secret: Collection[str]) -> dict[str, Any]:
+    """Return start-up parameters as they are stored: each of the names in `secret` with a mark.
+
+    A marked value is a property like those of definitions. `common.masking` knows this form: such a
+    value is encrypted in rows and masked in answers, whatever its name.
+    """
+    return {
+        name: {"prop": name, "value": value, "secret": True} if name in secret else value
+        for name, value in params.items()
+    }
+
+
+def unmarked(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return start-up parameters with the values of marked ones in their places."""
+    return {
+        name: value["value"] if is_marked(name, value) else value for name, value in params.items()
+    }
+
+
+def is_marked(name: str, value: object) -> bool:
+    """True if `marked` made the value."""
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"prop", "value", "secret"}
+        and value["prop"] == name
+        and value["secret"] is True
+    )
+
+
+def _start_object(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     document = _document(ParamKey.START_PARAMS, text)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from common.masking import mask_value
+from common.model.command_param import unmarked
 from common.model.complement_states import ComplementState, DateState
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
@@ -157,11 +158,12 @@ def _names(stored: str | None) -> list[str]:
 def _params(stored: str | None) -> object:
     """The parameters as they were given; as the text that is stored, if that is no JSON.
 
-    Without the values of those whose names sound secret.
+    Masks are in the places of secret values.
     """
     if not stored:
         return {}
     try:
-        return mask_value(json.loads(stored, parse_float=str))
+        found = mask_value(json.loads(stored, parse_float=str))
     except (ValueError, RecursionError):
         return stored
+    return unmarked(found) if isinstance(found, dict) else found

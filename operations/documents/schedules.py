@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from common.cron import Cron, CronError, Timetable
 from common.masking import mask_value
+from common.model.command_param import unmarked
 from common.model.schedules import Schedule
 from common.model.states import (
     ExecutionType,
@@ -238,9 +239,9 @@ def change_row(
 
 
 def _params(text: str | None) -> dict[str, object]:
-    """The parameters, without the values of those whose names sound secret."""
+    """The parameters, with masks in the places of secret values."""
     try:
         found = mask_value(json.loads(text or "{}"))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return unmarked(found) if isinstance(found, dict) else {}

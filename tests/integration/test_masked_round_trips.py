@@ -16,6 +16,8 @@ from api.app import build
 from api.druid.serving import BASE as DRUID
 from api.policy import BASE
 from common.config import ApiConfig, Config
+from common.masking import secrets_in_json
+from common.model.command_param import CommandParam, start_values
 from common.store import tables as t
 from common.store.connect import engine
 from operations.session import Session
@@ -167,6 +169,51 @@ def test_a_schedule_that_is_sent_back_keeps_its_secret_x51(
     with db.connect() as connection:
         kept = connection.scalars(select(t.schedule.c.start_params)).one()
     assert json.loads(kept or "") == {"api_token": SECRET, "day": "2"}
+
+
+def test_a_start_up_parameter_that_its_definition_marks_is_secret_in_rows_and_answers_x51(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    headers = headers_of(owner, "ada", "admin")
+    marked = [{"prop": "place", "direct": "IN", "type": "VARCHAR", "value": "", "secret": True}]
+    task = {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}}
+    definition = a_definition(
+        db,
+        process_definition_json=json.dumps({"tasks": [task], "globalParams": marked}),
+        project_id=1,
+    )
+    number = a_schedule(db, definition)
+    given = {"place": SECRET, "day": "1"}
+
+    def answered(method: str, path: str, body: dict[str, Any], **more: str) -> str:
+        answer = client.request(method, f"{BASE}{path}", json=body, headers={**headers, **more})
+        assert answer.status_code < 300, answer.text
+        return answer.text
+
+    answered("PATCH", f"/schedules/{number}", {"params": given}, **{"If-Match": "*"})
+    # A client that sends the mask back keeps the value.
+    answered(
+        "PATCH", f"/schedules/{number}", {"params": {**given, "place": MASK}}, **{"If-Match": "*"}
+    )
+    answered(
+        "POST",
+        "/complements",
+        {"definition_id": definition, "dates": ["2024-01-01"], "params": given},
+    )
+    answered("POST", "/instances", {"definition_id": definition, "params": given})
+    shown = answered("GET", f"/schedules/{number}", {}) + answered("GET", "/complements", {})
+    assert (SECRET in shown, MASK in shown) == (False, True)
+    with db.connect() as connection:
+        command = connection.scalars(select(t.command.c.command_param)).one()
+        stored = [
+            connection.scalars(select(t.schedule.c.start_params)).one(),
+            connection.scalars(select(t.complement.c.start_params)).one(),
+            CommandParam.parse(command).start_params,
+        ]
+    for each in stored:
+        assert start_values(each) == given
+        # What the walker finds is encrypted in rows with a key, and masked in logs.
+        assert secrets_in_json(each or "") == (SECRET,)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadCommandError
+from common.masking import mask_json, secrets_in_json
 from common.model.command_param import (
     CommandParam,
     ParamKey,
     child_command_text,
     example,
+    marked,
     start_values,
     stored_start_values,
 )
@@ -127,3 +129,27 @@ def test_an_example_shows_the_keys_as_a_person_would_type_them() -> None:
     assert example({ParamKey.PROCESS_INSTANCE_ID: 12, ParamKey.START_NODE_NAMES: "a,b"}) == (
         'command_param {"ProcessInstanceId": 12, "StartNodeNameList": "a,b"}'
     )
+
+
+def test_a_marked_start_up_parameter_is_a_secret_with_a_value() -> None:
+    param = CommandParam.of(start_params=marked({"place": "hunter2", "day": "1"}, {"place"}))
+    for text in (param.text(), param.row_text()):
+        read = CommandParam.parse(text)
+        assert start_values(read.start_params) == {"place": "hunter2", "day": "1"}
+        assert secrets_in_json(text) == ("hunter2",)
+        shown = CommandParam.parse(mask_json(text)).start_params
+        assert start_values(shown) == {"place": "******", "day": "1"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"prop": "other", "value": "v", "secret": True},
+        {"prop": "place", "value": "v", "secret": False},
+        {"prop": "place", "value": "v", "secret": True, "type": "VARCHAR"},
+        {"prop": "place", "secret": True},
+        ["v"],
+    ],
+)
+def test_another_object_is_a_value_of_its_own(value: object) -> None:
+    assert start_values(json.dumps({"place": value})) == {"place": json.dumps(value)}
