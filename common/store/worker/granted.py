@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, case, select
+from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, and_, case, select
 
 from common.model.grants import GrantedObject, GrantKind
-from common.store.grants import is_granted, is_granted_if_any
+from common.store.grants import is_granted
 from common.store.tables import (
     datasource,
     environment,
@@ -50,12 +50,15 @@ _ENVIRONMENTS: Final = (
 
 def unless_granted(kind: GrantKind, number: ColumnElement[Any]) -> ColumnElement[Any]:
     """Build the column of an object's number if the run's project may not use it, else NULL."""
-    granted = is_granted_if_any(kind, number, process_definition.c.project_id)
-    return case((granted, None), else_=number)
+    granted = is_granted(kind, number, process_definition.c.project_id)
+    # NULL also for a number that is 0, less or NULL, since no object is named.
+    return case((and_(number > 0, ~granted), number))
 
 
 def lacked(tenant: int | None, group: int | None) -> tuple[GrantedObject, ...]:
     """Return the objects that a project may not use, from columns that `unless_granted` built."""
+    if tenant is None and group is None:
+        return ()
     numbers = ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
     return tuple(GrantedObject(kind, number) for kind, number in numbers if number is not None)
 
