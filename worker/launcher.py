@@ -225,6 +225,7 @@ class Launcher:
             leads=launch.leads,
             memory_mb=read_memory_max(task),
             secrets=maskable((*of_author, *asks_by.values())),
+            secret_names=tuple(each.prop for each in marked),
             # The header does not contain the values of `asks_by`.
             masked_from=0 if of_author else len(header.encode("utf-8", "replace")),
         )

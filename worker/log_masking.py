@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -54,8 +54,10 @@ def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def secrets_left_in(directory: str) -> tuple[str, ...]:
-    """Return the values of secret names that a worker finds again after its restart.
+def secrets_left_in(directory: str, names: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the secrets among the parameters that a worker finds again after its restart.
+
+    Those are the values of `names` and of other names that are secret by themselves.
 
     They are written nowhere but for the attempt itself, which may have changed its file.
     """
@@ -75,7 +77,8 @@ def secrets_left_in(directory: str) -> tuple[str, ...]:
         os.close(file)
     if not isinstance(parameters, dict):
         return ()
-    return maskable(secrets_in({str(name): str(value) for name, value in parameters.items()}))
+    texts = {str(name): str(value) for name, value in parameters.items()}
+    return maskable((*secrets_in(texts), *(texts[name] for name in names if name in texts)))
 
 
 class LogMask:

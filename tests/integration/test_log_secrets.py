@@ -14,6 +14,7 @@ from tests.integration.worker_host import Host, Signpost, a_daemon_that_dies, wa
 
 SECRET = "hunter2-p@ss"
 PWD = {"prop": "db_pwd", "direct": "IN", "type": "VARCHAR", "value": SECRET}
+MARKED = PWD | {"prop": "place", "secret": True}
 OUTPUTS = [
     PWD,
     {"prop": "copy", "direct": "OUT", "type": "VARCHAR", "value": ""},
@@ -84,13 +85,15 @@ def test_a_huge_log_with_secrets_everywhere_is_cut_and_masked(tmp_path: Path) ->
     host.supervisor.close()
 
 
+@pytest.mark.parametrize("given", [PWD, MARKED], ids=["by its name", "by its mark"])
 def test_what_was_printed_while_the_daemon_was_away_is_masked(
-    tmp_path: Path, signpost: Signpost
+    tmp_path: Path, signpost: Signpost, given: dict[str, object]
 ) -> None:
     gate = Signpost(tmp_path / "gate")
     wait = f"echo $$ > {signpost.path}; read go < {gate.path}"
-    script = f"echo a ${{db_pwd}}; {wait}; echo b ${{db_pwd}}"
-    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}, local={[PWD]!r}))")
+    name = given["prop"]
+    script = f"echo a ${{{name}}}; {wait}; echo b ${{{name}}}"
+    a_daemon_that_dies(tmp_path, f"host.begin(host.task(7, {script!r}, local={[given]!r}))")
     signpost.wait()
     host = Host(tmp_path)
     host.supervisor.adopt({7})

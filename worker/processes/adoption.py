@@ -196,7 +196,7 @@ class Adoption:
 
     def _secrets(self, record: Record) -> tuple[str, ...]:
         """Return the secrets to mask in the log of an attempt of a former incarnation."""
-        left = secrets_left_in(record.execute_path)
+        left = secrets_left_in(record.execute_path, record.secret_names)
         return (*left, *self._asks_by(record.task_instance_id).values())
 
     def _clear_stale(self, task_instance_id: int, record: Record | None) -> None:

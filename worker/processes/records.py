@@ -55,6 +55,8 @@ class Record:
     memory_mb: int = 0
     times_out_at: datetime | None = None
     timeout: timedelta | None = None
+    secret_names: tuple[str, ...] = ()
+    """The parameters that their author marked as secret. The record holds no values."""
     notes_apart: bool = False
     """The wrapper runs as another account, and has a file of its own for its notes."""
     pid: int | None = None
@@ -189,6 +191,7 @@ class Records:
                 memory_mb=int(about.get("memory_mb", 0)),
                 times_out_at=datetime.fromtimestamp(times_out_at, UTC) if timeout else None,
                 timeout=timedelta(seconds=timeout) if timeout else None,
+                secret_names=tuple(map(str, about.get("secret_names", ()))),
                 notes_apart=notes_apart,
                 pid=of_wrapper if of_shim is None else of_shim,
                 by_shim=of_shim is not None,
@@ -269,6 +272,8 @@ def _about(record: Record) -> dict[str, object]:
     if record.timeout is not None and record.times_out_at is not None:
         about["times_out_at"] = record.times_out_at.timestamp()
         about["timeout"] = record.timeout.total_seconds()
+    if record.secret_names:
+        about["secret_names"] = record.secret_names
     if record.notes_apart:
         about["notes_apart"] = True
     return about

@@ -92,6 +92,8 @@ class Prepared:
     """The memory that its author allows it; 0 is any."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """The texts to be masked in its log."""
+    secret_names: tuple[str, ...] = ()
+    """The parameters that their author marked as secret."""
     masked_from: int = 0
     """The offset from which its log is masked, which skips a header without secrets."""
 
@@ -429,6 +431,7 @@ def _record(task: ClaimedTask, prepared: Prepared, clock: Clock, *, limits: Limi
         memory_mb=limits.memory_mb,
         times_out_at=None if task.timeout is None else clock.now() + task.timeout,
         timeout=task.timeout,
+        secret_names=prepared.secret_names,
         notes_apart=prepared.account is not None,
     )
 
