@@ -50,7 +50,8 @@ DOORS = {
     ),
     "pydantic_core": ("common/config/reading.py",),
     "annotated_types": ("common/config/settings.py", "common/spark_config.py"),
-    "psycopg2": ("common/store/",),
+    # The superuser repairs a role of the embedded server. No store connects as that role.
+    "psycopg2": ("common/store/", "common/embedded/postgres_reader.py"),
     "grpc": ("worker/spark/session/prototype.py",),
     "typer": ("orcaflow/cli/",),
     "rich": ("orcaflow/cli/screens/",),
