@@ -18,7 +18,7 @@ def list_grants(
     kind: Kind | None = None,
     name: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> dict[str, Any]:
-    """List shared objects with the projects that can use each; `name` is ignored without `kind`."""
+    """List shared objects with the projects that can use each; `name` needs `kind`."""
     found = operations.list_grants(
         session, None if kind is None else operations.kind_named(kind), name
     )

@@ -100,6 +100,8 @@ def test_only_administrators_grant_and_revoke_over_http(
     assert [each["name"] for each in made.json()["projects"]] == ["default", "sales"]
     listed = client.get(f"{BASE}/grants", params={"kind": "tenant"}, headers=root).json()
     assert made.json() in listed["items"]
+    nameless = client.get(f"{BASE}/grants", params={"name": "default"}, headers=root)
+    assert (nameless.status_code, "kind" in nameless.text) == (422, True)
     gone = client.post(f"{BASE}/grants/revoke", json=given, headers=root)
     assert [each["name"] for each in gone.json()["projects"]] == ["default"]
     again = client.post(f"{BASE}/grants/revoke", json=given, headers=root)
