@@ -66,7 +66,9 @@ def list_grants(
     with session.engine.connect() as db:
         check_administrator(db, session.principal)
         if kind is None and given is not None:
-            raise UsageError("kind", "is needed with a name: objects of two kinds may have the same")
+            raise UsageError(
+                "kind", "is needed with a name: objects of two kinds may have the same"
+            )
         if kind is None:
             return store.object_grants(db, tuple(GrantKind))
         if given is None:

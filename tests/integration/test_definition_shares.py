@@ -247,7 +247,7 @@ def test_x43_a_proposal_shows_the_definitions_of_other_projects_and_is_approved_
         connection.execute(
             update(t.process_definition).where(t.process_definition.c.id == own).values(name="gone")
         )
-    with pytest.raises(NotAllowedError, match="mean others now"):
+    with pytest.raises(NotAllowedError, match="now mean other definitions"):
         approve(eve, new.id, project=prod)
 
 
