@@ -442,6 +442,7 @@ def ranges(spark: SparkSession, broker: Broker, server: Desk, folder: Path) -> R
 
 def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
     ranges: Ranges,
+    broker: Broker,
     server: Desk,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -466,6 +467,8 @@ def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
     # Another run reads on; a range without records ends at once.
     ranges.attempt()
     assert ranges.run({"0": 50}, "latest") == 0
+    # Departures of an hour are one row.
+    assert "read 10 records and published 4 rows: 0 unparseable," in capsys.readouterr().out
     assert published("ranged") == {"JFK": 50, "LGA": 40}
     ranges.attempt()
     assert ranges.run("latest", "latest") == 0
@@ -473,6 +476,19 @@ def test_a_range_is_read_without_a_supervisor_and_added_once_by_a_run(
         assert offsets(db, "ranged") == ()
     with pytest.raises(WorkFailedError, match="has no partition 2; it has 0, 1"):
         ranges.run({"2": 0}, "latest")
+    # Records that can't be read are counted, and named if the specification keeps them.
+    broker.produce("ranged", 0, [b"no JSON", b'{"at": "never", "origin": "JFK"}'])
+    counted = "read 3 records and published 1 rows: 2 unparseable, 0 with values that could not be"
+    capsys.readouterr()
+    ranges.attempt()
+    assert ranges.run({"0": 59}, "latest") == 0
+    said = capsys.readouterr().out
+    assert counted in said
+    assert "; maxSavedParseExceptions in tuningConfig names such records" in said
+    ranges.spec["spec"]["tuningConfig"] = {"type": "kafka", "maxSavedParseExceptions": 1}
+    ranges.attempt()
+    assert ranges.run({"0": 59}, "latest") == 0
+    assert "0 thrown away; such a record is 60 of partition 0" in capsys.readouterr().out
 
 
 class Late:

@@ -56,6 +56,10 @@ class Counts:
     def errors(self) -> int:
         return self.flawed + self.unparseable
 
+    @property
+    def all(self) -> int:
+        return self.processed + self.flawed + self.unparseable + self.thrown_away
+
     def document(self) -> dict[str, int]:
         """Return the counts by Druid's names."""
         return {

@@ -58,6 +58,7 @@ def run(spark: SparkSession, job: Job) -> int:
             secrets=secrets,
         )
         task.run()
+        job.say(task.summary())
     except (SchedulerError, datasets.DatasetError) as error:
         raise failure_of(error) from error
     return 0
@@ -72,6 +73,22 @@ class Unsupervised:
 
 class RangeTask(StreamTask):
     """A stream task that publishes one sequence, as an append of its run's task."""
+
+    def summary(self) -> str:
+        """Return one line about the records of the range, for its log."""
+        written = self._writer.written
+        counts = written.counts
+        hint = ""
+        if written.errors:
+            one = written.errors[0]
+            hint = f"; such a record is {one.offset} of partition {one.partition}"
+        elif counts.errors:
+            hint = "; maxSavedParseExceptions in tuningConfig names such records"
+        return (
+            f"read {counts.all} records and published {self._published_rows} rows:"
+            f" {counts.unparseable} unparseable, {counts.flawed} with values that could not be"
+            f" converted, {counts.thrown_away} thrown away{hint}"
+        )
 
     def _is_full(self) -> bool:
         # Nobody would close the sequence; its files are cut all the same.

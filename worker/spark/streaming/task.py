@@ -201,6 +201,7 @@ class StreamTask:
         self._place: Place | None = None
         self._failure: BaseException | None = None
         self._publishing: tuple[Sequence, Future[None]] | None = None
+        self._published_rows = 0
         self._query: Query
         self._starts = 0
         self._stopping = threading.Event()
@@ -388,6 +389,7 @@ class StreamTask:
         outcome = self._appear(place, files, sequence)
         rows = sum(each.rows for each in written)
         again = ", which another task had done before" if outcome.again else ""
+        self._published_rows += rows
         self._say(
             f"published sequence {sequence.id}: {rows} rows in {len(written)} segments{again}"
         )
