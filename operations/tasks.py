@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FAILED = (TaskState.FAILURE, TaskState.KILL, TaskState.NEED_FAULT_TOLERANCE)
 _LONGEST_REASON = 4000
+_DEPENDENT = "DEPENDENT"
 
 
 @operation
@@ -81,28 +82,42 @@ def render_task(session: Session, task_instance_id: int) -> tuple[TaskInstanceVi
 
 @operation
 def force_success(session: Session, task_instance_id: int) -> TaskInstanceView:
-    """Declare a failed attempt to be a success, so that a recovery goes on behind it.
+    """Declare a failed attempt to be a success, or pass a DEPENDENT that waits.
 
-    Only the valid attempt of a task that failed or was killed, in a run that has ended;
-    `NotAllowedError` for any other.
+    A recovery continues after the valid attempt of a task that failed or was killed, in a run that
+    has ended. A run that is live continues after a waiting DEPENDENT by itself. `NotAllowedError`
+    for any other attempt.
     """
     with change(session, "task.force-success", "task", object_id=task_instance_id) as made:
         db = made.db
         before = task_with_id(db, session.principal, task_instance_id, action=Action.OPERATE)
         made.object_name = before.name
         state = name_of(TaskState, before.state)
-        reason = "declared a success by hand"
-        if before.state in _FAILED:
-            reason += f"; it was {state}" + (f": {before.reason}" if before.reason else "")
-        forced = store.force_success(
-            db, task_instance_id, at=SystemClock().now(), reason=reason[:_LONGEST_REASON]
-        )
+        now, reason = SystemClock().now(), "declared a success by hand"
+        is_waiting = before.task_type == _DEPENDENT and before.state == TaskState.RUNNING
+        if is_waiting:
+            reason += "; it waited for others"
+            forced = store.pass_dependent(db, task_instance_id, at=now, reason=reason)
+        else:
+            if before.state in _FAILED:
+                reason += f"; it was {state}" + (f": {before.reason}" if before.reason else "")
+            forced = store.force_success(
+                db, task_instance_id, at=now, reason=reason[:_LONGEST_REASON]
+            )
         if not forced:
             run = instance_with_id(db, session.principal, before.process_instance_id)
             if not before.valid:
                 cause = "another attempt has taken its place"
+            elif is_waiting:
+                cause = (
+                    f"it has ended by now, or its process instance {run.id} is being paused or"
+                    f" stopped: orcaflow instance show {run.id}"
+                )
             elif before.state not in _FAILED:
-                cause = f"it is {state}, and only a failed or killed attempt can be declared good"
+                cause = (
+                    f"it is {state}, and only a failed or killed attempt, or a DEPENDENT that"
+                    " waits, can be declared good"
+                )
             else:
                 cause = (
                     f"its process instance {run.id} is {name_of(ProcessState, run.state)};"

@@ -68,7 +68,7 @@ def dependent_cause(facts: Facts, attempt: Attempt) -> Cause:
         else f"task {attempt.name!r} has not looked at what it depends on yet",
         since=attempt.start_time or attempt.submit_time,
         next="looked at again whenever a process instance ends or a stream publishes, and every few"
-        " seconds",
+        f" seconds; orcaflow task force-success {attempt.id} ends the wait",
         because=because,
     )
 

@@ -44,12 +44,16 @@ class DeadlinePassed:
 
 @value
 class TaskSucceeded:
-    """The worker reported that the attempt ended well; `var_pool` are its outputs, as JSON."""
+    """The worker reported that the attempt ended well; `var_pool` are its outputs, as JSON.
+
+    `is_forced`: a person has declared it good while it waited.
+    """
 
     name: str
     attempt: int
     at: datetime
     var_pool: str | None = None
+    is_forced: bool = False
 
 
 @value

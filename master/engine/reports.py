@@ -22,7 +22,13 @@ def event_of(report: TaskReport) -> TaskEvent:
     name, attempt, at = report.name, report.attempt, report.end_time
     match report.state:
         case TaskState.SUCCESS | TaskState.FORCED_SUCCESS:
-            return TaskSucceeded(name=name, attempt=attempt, at=at, var_pool=report.var_pool)
+            return TaskSucceeded(
+                name=name,
+                attempt=attempt,
+                at=at,
+                var_pool=report.var_pool,
+                is_forced=report.state is TaskState.FORCED_SUCCESS,
+            )
         case TaskState.FAILURE:
             return TaskFailed(name=name, attempt=attempt, at=at, failure=report.failure)
         case TaskState.NEED_FAULT_TOLERANCE:

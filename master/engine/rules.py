@@ -35,6 +35,7 @@ from master.engine.retries import retry_due
 from master.engine.run import ProcessRun
 
 _SUCCESS = TaskState.SUCCESS
+_DEPENDENT = "DEPENDENT"
 
 
 def open_run(run: ProcessRun, event: RunOpened, now: datetime) -> list[Decision]:
@@ -63,12 +64,16 @@ def abandon(run: ProcessRun, event: DeadlinePassed, now: datetime) -> list[Decis
 
 
 def succeed(run: ProcessRun, event: TaskSucceeded, now: datetime) -> list[Decision]:
-    """Finish the attempt as SUCCESS, even if a kill was requested: the work is done."""
+    """Finish the attempt as SUCCESS, even if a kill was requested: the work is done.
+
+    A live attempt can be declared good if no process belongs to it: that of a DEPENDENT.
+    """
+    is_forced = event.is_forced and run.tasks[event.name].node.task_type == _DEPENDENT
     return [
         FinishTask(
             name=event.name,
             attempt=event.attempt,
-            state=_SUCCESS,
+            state=TaskState.FORCED_SUCCESS if is_forced else _SUCCESS,
             var_pool=event.var_pool,
             at=event.at,
         )

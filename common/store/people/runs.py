@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select, update
 
-from common.model.states import TERMINAL_PROCESS_CODES, TaskState
+from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskState
 from common.store.tables import process_instance, task_instance, task_log_tail
 
 
@@ -123,6 +123,39 @@ def force_success(db: Connection, task_instance_id: int, *, at: datetime, reason
             reason=reason,
             end_time=func.coalesce(task_instance.c.end_time, at),
         )
+    )
+    return changed.rowcount == 1
+
+
+def pass_dependent(db: Connection, task_instance_id: int, *, at: datetime, reason: str) -> bool:
+    """RUNNING → FORCED_SUCCESS of a waiting DEPENDENT; False if it or its run is not as it was.
+
+    Only in a live run of which neither a pause nor a stop is wanted. Its owner reads the end as it
+    reads that of a fulfilled one. The lock keeps the owner from withdrawing the attempt meanwhile.
+    """
+    run = db.scalar(
+        select(process_instance.c.id)
+        .where(
+            process_instance.c.id
+            == select(task_instance.c.process_instance_id)
+            .where(task_instance.c.id == task_instance_id)
+            .scalar_subquery()
+        )
+        .where(process_instance.c.state == int(ProcessState.RUNNING))
+        .where(process_instance.c.wanted_state.is_(None))
+        .with_for_update(key_share=True)
+    )
+    if run is None:
+        return False
+    changed = db.execute(
+        update(task_instance)
+        .where(task_instance.c.id == task_instance_id)
+        .where(task_instance.c.process_instance_id == run)
+        .where(task_instance.c.flag == 1)
+        .where(task_instance.c.task_type == "DEPENDENT")
+        .where(task_instance.c.state == int(TaskState.RUNNING))
+        .where(task_instance.c.wanted_state.is_(None))
+        .values(state=int(TaskState.FORCED_SUCCESS), reason=reason, end_time=at)
     )
     return changed.rowcount == 1
 

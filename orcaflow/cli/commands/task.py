@@ -184,24 +184,29 @@ def render(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
 
 @app.command(name="force-success", epilog="Example: orcaflow task force-success 34")
 def force_success(task_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
-    """Declare a failed attempt to be good, so that a recovery goes on behind it.
+    """Declare a failed attempt to be good, or pass a DEPENDENT that waits.
 
-    Only the valid attempt of a task that failed or was killed, in a run that has ended; else exit
-    code 4. Nothing runs by this alone: `orcaflow instance recover` goes on. Fields: as `list`.
+    The valid attempt of a task that failed or was killed, in a run that has ended: nothing runs by
+    this alone, `orcaflow instance recover` continues after it. Or a DEPENDENT that waits: its run
+    continues. Exit code 4 for any other. Fields: as `list`.
     """
     from common.clock import SystemClock
     from operations import tasks
     from operations.documents.instances import task_row
+    from operations.instances import find_instance
     from operations.session import opened
 
     with opened() as session:
         after = tasks.force_success(session, task_instance_id)
+        run = find_instance(session, after.process_instance_id)
     if form is Format.JSON:
         print_json(task_row(after, now=SystemClock().now()))
         return
+    # The run of a DEPENDENT that waited continues by itself.
+    word = "recover" if run.end_time is not None else "watch"
     write(
         f"task instance {task_instance_id} ({escaped(after.name)}) counts as a success now;"
-        f" go on: orcaflow instance recover {after.process_instance_id}"
+        f" go on: orcaflow instance {word} {after.process_instance_id}"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import ServiceUnreachableError
 from common.model.states import ProcessState, TaskState
-from tests.builders import a_definition_json
+from tests.builders import NOON, a_definition_json
 from tests.one_master import MINUTE, OneMaster
 
 
@@ -48,6 +48,22 @@ def test_t67_tasks_that_wait_hold_up_no_other_and_take_no_thread(master: OneMast
     assert threading.active_count() == threads
     # The rest of the run only waits, so it takes no room from the runs it waits for.
     assert master.runs.active == 0
+
+
+def test_a_dependent_that_a_person_has_passed_lets_its_run_continue(master: OneMaster) -> None:
+    item = {"definitionId": 4711, "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+    group = {"relation": "AND", "dependItemList": [item]}
+    dependence = {"relation": "AND", "dependTaskList": [group]}
+    dependent = {"type": "DEPENDENT", "dependence": dependence}
+    run = master.begin("wait >> b", of_task={"wait": dependent})
+    master.step()
+    waiting = master.valid(run, "wait")
+    forced = int(TaskState.FORCED_SUCCESS)
+    master.database.update(master.database.tasks, waiting.id, state=forced, end_time=NOON)
+    for _ in range(4):
+        master.later(timedelta(seconds=1))
+    assert master.names(run) == ["wait", "b"]
+    assert (master.valid(run, "wait").state, master.valid(run, "wait").settled) == (forced, True)
 
 
 def test_a_parent_that_waits_for_its_child_takes_no_room_t36d(master: OneMaster) -> None:
