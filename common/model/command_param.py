@@ -29,6 +29,10 @@ class ParamKey(StrEnum):
     TIME_ZONE = "schedule_timezone"
     EXECUTION_TYPE = "executionType"
     ENVIRONMENT_CODE = "environmentCode"
+    # Of a command that restarts a run, and of the run that it has restarted.
+    VERSION = "definitionVersion"
+    # Of a run that took the latest version: SUB_PROCESS tasks whose children run all tasks again.
+    FRESH_CHILDREN = "freshChildNameList"
     # Of the run of a sub process; the first is the relation's.
     RELATION_ID = "id"
     PARENT_PROCESS_INSTANCE_ID = "parentProcessInstanceId"
@@ -49,6 +53,8 @@ class ParamKey(StrEnum):
 
 
 _RANK: Final = {str(key): rank for rank, key in enumerate(ParamKey)}
+LATEST: Final = "latest"
+"""The value of `VERSION` for the latest version of the definition."""
 _RELATION_KEYS: Final = (
     ParamKey.RELATION_ID,
     ParamKey.PARENT_PROCESS_INSTANCE_ID,
@@ -112,6 +118,7 @@ class CommandParam(Mapping[str, str]):
         timezone_id: str | None = None,
         execution_type: str | None = None,
         environment_code: int | None = None,
+        takes_latest: bool = False,
     ) -> CommandParam:
         """Build parameters; `start_params` given as text are taken as they are."""
         texts: dict[str, str] = {}
@@ -129,6 +136,8 @@ class CommandParam(Mapping[str, str]):
             texts[ParamKey.EXECUTION_TYPE] = execution_type
         if environment_code is not None:
             texts[ParamKey.ENVIRONMENT_CODE] = str(environment_code)
+        if takes_latest:
+            texts[ParamKey.VERSION] = LATEST
         return cls(texts)
 
     def text(self) -> str:
@@ -154,6 +163,10 @@ class CommandParam(Mapping[str, str]):
     def replaced(self, changes: Mapping[str, str]) -> CommandParam:
         """These parameters, with the values of `changes` in place of former ones or added."""
         return CommandParam({**self.texts, **changes})
+
+    def without(self, *keys: ParamKey) -> CommandParam:
+        """These parameters without the values of `keys`."""
+        return CommandParam({key: text for key, text in self.texts.items() if key not in keys})
 
     def __getitem__(self, key: str) -> str:
         return self.texts[key]
@@ -188,6 +201,29 @@ class CommandParam(Mapping[str, str]):
         """The nodes to start from, in the order given, each once; empty means all."""
         names = self.get(ParamKey.START_NODE_NAMES, "").split(",")
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+    @property
+    def takes_latest(self) -> bool:
+        """True if a restart takes the latest version of the definition.
+
+        Raises `BadCommandError` for any other version.
+        """
+        text = self.get(ParamKey.VERSION, "").strip()
+        if text in ("", LATEST):
+            return text == LATEST
+        raise BadCommandError(
+            f"command_param: {ParamKey.VERSION} must be {LATEST!r}, not {text[:40]!r}"
+        )
+
+    @property
+    def took_latest(self) -> bool:
+        """True if the last restart of the run took the latest version; it was checked then."""
+        return self.get(ParamKey.VERSION) == LATEST
+
+    @property
+    def fresh_children(self) -> tuple[str, ...]:
+        """The SUB_PROCESS tasks of the run whose children run all tasks again."""
+        return tuple(name for name in self.get(ParamKey.FRESH_CHILDREN, "").split(",") if name)
 
     @property
     def start_params(self) -> str | None:

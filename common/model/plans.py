@@ -78,6 +78,8 @@ class InstanceSnapshot:
     """The zone in which the run reads its dates; None is the cluster's own."""
     execution_type: ExecutionType | None = None
     """The execution type of its schedule; None leaves that to the definition."""
+    start_time: datetime | None = None
+    worker_group_id: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,10 @@ class ParentSnapshot:
     environment_code: int | None = None
     project_id: int | None = None
     shared: frozenset[int] = frozenset()
+    took_latest: bool = False
+    """True if its last restart took the latest version of its definition."""
+    wants_fresh_child: bool = False
+    """True if what the task's child did before that restart is not valid any more."""
 
     def reaches(self, definition: DefinitionSnapshot) -> bool:
         """Return True if the definition belongs to the parent's project or is shared with it."""
@@ -215,13 +221,27 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewVersion:
+    """The version of a definition that takes the place of a run's own copy."""
+
+    version: int
+    process_instance_json: str
+    timeout_minutes: int
+    timeout_strategy: TimeoutStrategy
+    tenant_id: int
+    locations: str | None = None
+    connects: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """Make an ended run live again, if it is still as the snapshot had it (`epoch`).
 
     `reset` names the tasks whose valid attempt is superseded, so that they count as not begun;
     all others keep their results. `run_scope`: only these may run; None for the whole selection.
     `global_params` and `command_param` replace what the instance has, unless they are None.
-    `afresh` also gives it a new start time, as if it had never run (REPEAT_RUNNING).
+    `afresh` also gives it a new start time, as if it had never run (REPEAT_RUNNING). `version`
+    replaces its copy of the definition; without one it keeps the copy.
     """
 
     process_instance_id: int
@@ -234,6 +254,7 @@ class Restart:
     afresh: bool = False
     child_of: ChildOf | None = None
     execution_type: ExecutionType = ExecutionType.PARALLEL
+    version: NewVersion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,15 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         timezone_id = _timezone_id(command, parent)
         zone = origin.zone if timezone_id is None else zone_named(timezone_id)
         own_execution_type = _execution_type(command)
-        param = _with_environment(command, parent)
+        # What restarts of another run have noted says nothing about this one.
+        param = _with_environment(command, parent).without(
+            ParamKey.VERSION, ParamKey.FRESH_CHILDREN
+        )
     except UnknownZoneError as error:
         return Reject(reason=f"command_param: {ParamKey.TIME_ZONE}: {error}")
     except BadCommandError as error:
         return Reject(reason=f"command_param: {error}")
-    if fault := _fault_of_grants(command.worker_group_id, param.environment_code, definition):
+    if fault := fault_of_grants(command.worker_group_id, param.environment_code, definition):
         return Reject(reason=fault)
     begin = Begin(
         name=run_name(definition.name, definition.version, int(now.timestamp() * _MILLISECONDS)),
@@ -153,7 +156,7 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
     return None
 
 
-def _fault_of_grants(
+def fault_of_grants(
     worker_group_id: int, environment_code: int | None, definition: DefinitionSnapshot
 ) -> str | None:
     """Return the fault if the run names an object that the definition's project may not use.

@@ -39,6 +39,11 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
     found = ended_instance(command, snapshot, allowed=_ENDED)
     if not isinstance(found, InstanceSnapshot):
         return found
+    if command.param.takes_latest:
+        return Reject(
+            reason="EXECUTE_TASK runs tasks of the version that the run has; take the latest one"
+            " with a recovery or a rerun"
+        )
     if found.root_id:
         return Reject(
             reason=f"process instance {found.id} is a sub process of {found.root_id}, which would"

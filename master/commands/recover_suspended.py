@@ -27,7 +27,8 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
         origin=origin,
     )
     scope = snapshot.instance.run_scope if snapshot.instance else None
-    if scope is None or not isinstance(restart, Restart):
+    if scope is None or not isinstance(restart, Restart) or restart.version is not None:
+        # The latest version is for the whole selection: any of its tasks may have changed.
         return restart
     # What was paused or stopped were chosen nodes, and these are what it goes on with.
     return replace(

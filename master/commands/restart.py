@@ -3,36 +3,54 @@
 The tasks to run again are computed from the rows and the first selection, never from a list that
 an earlier recovery left behind (traps T70, T71, T72): a *reset* task counts as not begun, others
 keep their results, and tasks that never began are found by loading the run like any other.
+
+A run keeps its own copy of the definition, unless the command or the restart of its parent takes
+the latest version. Then tasks whose results do not hold under that version are reset too
+(`common.kept_results`), and the run needs what a new run of the definition needs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
 from common.dag import Dag, select
 from common.errors import BadCommandError, InvalidDefinitionError
-from common.model.command_param import CommandParam, ParamKey
-from common.model.commands import Command, CommandType
+from common.kept_results import stale_tasks
+from common.model.command_param import LATEST, CommandParam, ParamKey
+from common.model.commands import Command, CommandType, child_command_type
 from common.model.definitions import ProcessGraph
 from common.model.instances import Ownership, ProcessRow, TaskRow
 from common.model.plans import (
     DefinitionSnapshot,
     Drop,
     InstanceSnapshot,
+    NewVersion,
     ParentSnapshot,
     Plan,
     Reject,
     Restart,
     Snapshot,
 )
-from common.model.states import ExecutionType, FailureStrategy, Priority, ProcessState
+from common.model.states import (
+    ExecutionType,
+    FailureStrategy,
+    Priority,
+    ProcessState,
+    TaskDependType,
+)
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
-from master.commands.begin import child_of, no_child
+from master.commands.begin import (
+    child_of,
+    fault_of_definition,
+    fault_of_grants,
+    no_child,
+    plan_begin,
+)
 from master.commands.origin import Origin
 from master.commands.parameters import resolved_global_params
 from master.engine.load import load_run
@@ -54,6 +72,7 @@ class EndedRun:
 Reset: TypeAlias = Callable[[EndedRun], tuple[str, ...]]
 """A function that selects the tasks of an ended run to count as not begun."""
 
+_SUB_PROCESS = "SUB_PROCESS"
 NAME_IT = f"command_param must name the instance: {json.dumps({ParamKey.PROCESS_INSTANCE_ID: 12})}"
 
 _CURES = {
@@ -119,28 +138,179 @@ def plan_restart(
     parent, own = snapshot.parent, _own_definition(found, snapshot.definition)
     if parent is not None and own is not None and not parent.reaches(own):
         return Reject(reason=no_child(command))
+    if command.param.takes_latest or (parent is not None and parent.took_latest):
+        return _plan_with_latest(command, snapshot, found, own, reset, now=now, origin=origin)
     try:
         graph = origin.graph(found.process_instance_json)
         chosen = _tasks_to_reset(found, graph, reset)
-        global_params = _parameters(command, snapshot, found, graph, moment=now, origin=origin)
+        declared = (graph.global_params, own.global_params if own else None)
+        global_params = None
+        if _changes_parameters(command, snapshot):
+            moment = found.schedule_time or now
+            global_params = _parameters(
+                command, snapshot, found, declared, moment=moment, origin=origin
+            )
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
-        # Members of the parent's project read this, but may not see a shared definition's tasks.
-        is_foreign = parent is not None and own is not None and parent.is_foreign(own)
-        why = "it is of another project" if is_foreign else str(error)
-        return Reject(reason=f"process instance {found.id} can't be recovered: {why}")
-    definition = _own_definition(found, snapshot.definition)
-    of_definition = definition.execution_type if definition else ExecutionType.PARALLEL
+        return _refused(found, parent, own, error)
+    restart = _restart(command, snapshot, found, own)
+    return replace(restart, reset=chosen, global_params=global_params)
+
+
+def _restart(
+    command: Command,
+    snapshot: Snapshot,
+    found: InstanceSnapshot,
+    own: DefinitionSnapshot | None,
+    noted: Mapping[ParamKey, str] | None = None,
+) -> Restart:
+    """Build a restart that resets no task; `noted` are parameters for the run's children."""
+    of_definition = own.execution_type if own else ExecutionType.PARALLEL
     return Restart(
         process_instance_id=found.id,
         epoch=found.owner_epoch,
         command_type=command.command_type,
-        reset=chosen,
-        global_params=global_params,
-        command_param=_command_param(command, found),
+        reset=(),
+        command_param=_command_param(command, found, noted or {}),
         afresh=command.command_type is CommandType.REPEAT_RUNNING,
         child_of=None if snapshot.parent is None else child_of(snapshot.parent),
         execution_type=(of_definition if found.execution_type is None else found.execution_type),
     )
+
+
+def _refused(
+    found: InstanceSnapshot,
+    parent: ParentSnapshot | None,
+    own: DefinitionSnapshot | None,
+    error: Exception,
+) -> Reject:
+    # Members of the parent's project read this, but may not see a shared definition's tasks.
+    is_foreign = parent is not None and own is not None and parent.is_foreign(own)
+    why = "it is of another project" if is_foreign else str(error)
+    return Reject(reason=f"process instance {found.id} can't be recovered: {why}")
+
+
+def _plan_with_latest(
+    command: Command,
+    snapshot: Snapshot,
+    found: InstanceSnapshot,
+    own: DefinitionSnapshot | None,
+    reset: Reset,
+    *,
+    now: datetime,
+    origin: Origin,
+) -> Plan:
+    """Plan a restart with the latest version of the definition.
+
+    If a SUB_PROCESS names another definition now, a new run replaces its child.
+    """
+    parent = snapshot.parent
+    if own is None:
+        return _plan_new_child(command, snapshot, now=now, origin=origin)
+    if fault := _fault_of_latest(command, snapshot, found, own, origin):
+        return Reject(reason=f"process instance {found.id} can't take the latest version: {fault}")
+    if parent is not None and parent.wants_fresh_child:
+        reset = all_begun
+    is_fresh = reset is all_begun
+    try:
+        after = origin.graph(own.process_definition_json)
+        before = None if is_fresh else _own_graph(found, origin)
+        stale = dict.fromkeys(after.dag.names) if before is None else stale_tasks(before, after)
+        bad = () if before is None else reset(ended_run(found, before))
+        chosen = _results_to_reset(found, selection(found, after), {*stale, *bad})
+        # The results that stay must make a run of the new version.
+        ended_run(_with_reset(found, chosen), after)
+        declared = (own.global_params, after.global_params)
+        moment = found.schedule_time or (now if is_fresh else found.start_time) or now
+        global_params = _parameters(
+            command, snapshot, found, declared, moment=moment, origin=origin
+        )
+    except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
+        return _refused(found, parent, own, error)
+    fresh_children = [name for name in stale if after.nodes[name].task_type == _SUB_PROCESS]
+    noted = {ParamKey.VERSION: LATEST, ParamKey.FRESH_CHILDREN: ",".join(fresh_children)}
+    return replace(
+        _restart(command, snapshot, found, own, noted),
+        reset=chosen,
+        global_params=global_params,
+        afresh=is_fresh,
+        version=NewVersion(
+            version=own.version,
+            process_instance_json=own.process_definition_json,
+            timeout_minutes=own.timeout_minutes or after.timeout_minutes,
+            timeout_strategy=after.timeout_strategy,
+            tenant_id=own.tenant_id,
+            locations=own.locations,
+            connects=own.connects,
+        ),
+    )
+
+
+def _plan_new_child(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin) -> Plan:
+    parent = snapshot.parent
+    if parent is None:
+        return Reject(reason="the process instance has no definition with a latest version")
+    first = replace(
+        command,
+        command_type=child_command_type(parent.history, has_child=False),
+        param=command.param.without(ParamKey.PROCESS_INSTANCE_ID, ParamKey.CHILD_ID),
+    )
+    return plan_begin(first, snapshot, now=now, origin=origin)
+
+
+def _fault_of_latest(
+    command: Command,
+    snapshot: Snapshot,
+    found: InstanceSnapshot,
+    own: DefinitionSnapshot,
+    origin: Origin,
+) -> str | None:
+    """Return the fault for which a new run of the definition would be refused."""
+    # A recovery selects no tasks: that did the first command of the run.
+    whole = replace(command, param=CommandParam(), task_depend_type=TaskDependType.TASK_POST)
+    environment = CommandParam.as_stored(found.command_param).stored_environment_code
+    return fault_of_definition(whole, snapshot, origin) or fault_of_grants(
+        found.worker_group_id, environment, own
+    )
+
+
+def _own_graph(found: InstanceSnapshot, origin: Origin) -> ProcessGraph | None:
+    """Return the graph of the run's own copy; None if it can't be read."""
+    try:
+        return origin.graph(found.process_instance_json)
+    except InvalidDefinitionError:
+        # Its results mean nothing then, and the latest version may be the cure.
+        return None
+
+
+def _results_to_reset(
+    found: InstanceSnapshot, selected: Dag, stale: Collection[str]
+) -> tuple[str, ...]:
+    """Return the tasks that lose their valid attempt, removed tasks too.
+
+    Raises `ImpossibleError` if such an attempt has not ended, because its result would count.
+    """
+    latest = {row.name: row for row in found.tasks}
+    lost = [
+        row
+        for row in latest.values()
+        if row.valid and (row.name in stale or row.name not in selected.upstream)
+    ]
+    for row in lost:
+        if not row.state.is_finished:
+            raise ImpossibleError(
+                f"the last attempt at {row.name!r} has not ended yet; try again when it has"
+            )
+    return tuple(row.name for row in lost)
+
+
+def _with_reset(found: InstanceSnapshot, names: Collection[str]) -> InstanceSnapshot:
+    """Return the instance as the restart leaves it."""
+    is_reset = frozenset(names)
+    tasks = tuple(
+        replace(row, valid=False, retry_at=None) if row.name in is_reset else row
+        for row in found.tasks
+    )
+    return replace(found, tasks=tasks)
 
 
 def ended_instance(
@@ -291,43 +461,53 @@ def _in(run: ProcessRun, phases: Collection[TaskPhase]) -> tuple[str, ...]:
     return tuple(name for name, task in run.tasks.items() if task.phase in phases)
 
 
+def _changes_parameters(command: Command, snapshot: Snapshot) -> bool:
+    """Return True if a restart with the run's own copy can change its parameters (trap T33b)."""
+    afresh = command.command_type is CommandType.REPEAT_RUNNING
+    return bool(afresh or command.param.start_params or snapshot.parent)
+
+
 def _parameters(
     command: Command,
     snapshot: Snapshot,
     instance: InstanceSnapshot,
-    graph: ProcessGraph,
+    declared: tuple[str | None, ...],
     *,
     moment: datetime,
     origin: Origin,
-) -> str | None:
-    """Compute the parameters anew where that can change them (trap T33b); None keeps them."""
+) -> str:
+    """Compute the global parameters anew, of the first of these sources that has any."""
     given = command.param.start_params
-    afresh = command.command_type is CommandType.REPEAT_RUNNING
-    if not (afresh or given or snapshot.parent):
-        return None
-    definition = _own_definition(instance, snapshot.definition)
     timezone_id = snapshot.parent.timezone_id if snapshot.parent else instance.timezone_id
     try:
         zone = origin.zone if timezone_id is None else zone_named(timezone_id)
     except UnknownZoneError as error:
         raise ParameterError(f"timezone_id: {error}") from error
     return resolved_global_params(
-        (graph.global_params, definition.global_params if definition else None),
+        declared,
         history=instance.history,
         given=given or CommandParam.as_stored(instance.command_param).start_params,
-        moment=instance.schedule_time or moment,
+        moment=moment,
         parent=snapshot.parent,
         zone=zone,
         complement_uses_chosen_date=origin.complement_uses_chosen_date,
     )
 
 
-def _command_param(command: Command, instance: InstanceSnapshot) -> str | None:
-    """Merge this command's parameters into the stored ones; start nodes stay as they were."""
+def _command_param(
+    command: Command, instance: InstanceSnapshot, noted: Mapping[ParamKey, str]
+) -> str | None:
+    """Merge this command's parameters into the stored ones; start nodes stay as they were.
+
+    What an earlier restart has noted for the run's children goes.
+    """
     given = command.param.start_params
     changes = command.param.relation() if command.parent_task_instance_id else {}
     if given is not None:
         changes[ParamKey.START_PARAMS] = given
-    if not changes:
+    changes |= {key: text for key, text in noted.items() if text}
+    stored = CommandParam.as_stored(instance.command_param)
+    kept = stored.without(ParamKey.VERSION, ParamKey.FRESH_CHILDREN)
+    if not changes and len(kept) == len(stored):
         return None
-    return CommandParam.as_stored(instance.command_param).replaced(changes).text()
+    return kept.replaced(changes).text()

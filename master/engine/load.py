@@ -49,7 +49,8 @@ def load_run(
     """
     context = _context(process, zone, complement_uses_chosen_date=complement_uses_chosen_date)
     latest = {row.name: row for row in attempts}
-    stray = [name for name in latest if name not in dag.upstream]
+    # A restart with a later version sets the attempts of tasks aside that this one has not.
+    stray = [name for name, row in latest.items() if row.valid and name not in dag.upstream]
     if process.run_scope is None:
         run = _run(ownership, process, dag, nodes, context)
     else:

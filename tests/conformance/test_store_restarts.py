@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from common.model.commands import CommandType
+from common.model.commands import Command, CommandType
 from common.model.decisions import (
     FinishProcess,
     RetryTask,
 )
 from common.model.instances import Ownership
-from common.model.plans import Drop, Reject, Restart
+from common.model.plans import Drop, NewVersion, Plan, Reject, Restart, Snapshot
 from common.model.states import (
     ProcessState,
     TaskDependType,
     TaskState,
+    TimeoutStrategy,
 )
 from common.store import tables as t
 from common.store.transaction import StoreConflictError
@@ -177,6 +178,82 @@ def test_a_restart_may_be_afresh_with_other_parameters_and_for_some_nodes_only(
     assert valid(db, handled.ownership) == {}
     save(db, handled.ownership, FinishProcess(state=ProcessState.SUCCESS))
     assert the_process(db, handled.ownership)["run_scope"] is None
+
+
+VERSION = NewVersion(
+    version=5,
+    process_instance_json='{"tasks": []}',
+    timeout_minutes=7,
+    timeout_strategy=TimeoutStrategy.FAILED,
+    tenant_id=4,
+    locations="{}",
+    connects="[]",
+)
+
+
+def test_a_restart_with_another_version_replaces_the_copy_and_sets_results_aside(
+    db: Tables,
+) -> None:
+    owned = an_ended_run(db)
+    assert the_process(db, owned)["definition_version"] is None
+    handled = carry_out(db, a_restart(owned, "a", "b", version=VERSION))
+    assert handled.ownership is not None
+    assert has(
+        the_process(db, handled.ownership),
+        state=1,
+        definition_version=5,
+        process_instance_json='{"tasks": []}',
+        timeout=7,
+        timeout_strategy=1,
+        tenant_id=4,
+        locations="{}",
+        connects="[]",
+    )
+    assert valid(db, handled.ownership) == {}
+
+
+def test_a_restart_with_another_version_that_finds_other_results_changes_nothing(
+    db: Tables,
+) -> None:
+    owned = an_ended_run(db)
+    before = the_process(db, owned), db.rows(t.task_instance)
+    handled = carry_out(db, a_restart(owned, "a", "c", version=VERSION))
+    assert isinstance(handled.plan, Drop)
+    assert (the_process(db, owned), db.rows(t.task_instance)) == before
+
+
+def test_the_planner_sees_the_start_and_the_worker_group_of_an_ended_run(db: Tables) -> None:
+    owned = an_ended_run(db)
+    db.update(t.process_instance, owned.process_instance_id, worker_group_id=9)
+    param = about(owned.process_instance_id)
+    _, snapshot = planner_arguments(db, command_type=4, command_param=param)
+    assert snapshot.instance is not None
+    assert (snapshot.instance.start_time, snapshot.instance.worker_group_id) == (NOON, 9)
+
+
+@pytest.mark.parametrize(
+    ("noted", "expected"),
+    [
+        ('{"definitionVersion": "latest", "freshChildNameList": "x,sub"}', (True, True)),
+        ('{"definitionVersion": "latest"}', (True, False)),
+        ('{"environmentCode": "7"}', (False, False)),
+    ],
+)
+def test_the_planner_of_a_child_sees_what_the_restart_of_its_parent_noted(
+    db: Tables, noted: str, expected: tuple[bool, bool]
+) -> None:
+    parent, _, _ = a_second_call(db)
+    db.update(t.process_instance, parent.process_instance_id, command_param=noted)
+    seen: list[Snapshot] = []
+
+    def planner(_: Command, snapshot: Snapshot) -> Plan:
+        seen.append(snapshot)
+        return Drop(reason="seen")
+
+    take(db, planner)
+    (snapshot,) = seen
+    assert snapshot.parent is not None
+    assert (snapshot.parent.took_latest, snapshot.parent.wants_fresh_child) == expected
 
 
 def test_retries_that_were_promised_to_nodes_that_are_not_chosen_are_given_up(db: Tables) -> None:

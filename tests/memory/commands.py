@@ -23,6 +23,7 @@ from common.model.plans import (
     Handled,
     InstanceSnapshot,
     LedgerLine,
+    NewVersion,
     ParentSnapshot,
     Plan,
     Reject,
@@ -212,6 +213,8 @@ class MemoryCommandStore(CommandStore):
                     else ExecutionType(process.execution_type)
                 ),
                 "run_scope": names_in(process.run_scope, "run_scope"),
+                "start_time": process.start_time,
+                "worker_group_id": process.worker_group_id,
                 "tasks": self._tasks(process.id),
             }
         return InstanceSnapshot(
@@ -238,6 +241,7 @@ class MemoryCommandStore(CommandStore):
             return None
         process = self._db.processes.the(task.process_instance_id)
         own = self._db.definitions.get(process.process_definition_id)
+        param = CommandParam.as_stored(process.command_param)
         return ParentSnapshot(
             process_instance_id=process.id,
             task_instance_id=task.id,
@@ -251,8 +255,10 @@ class MemoryCommandStore(CommandStore):
             schedule_time=process.schedule_time,
             ancestors=self._ancestors(process),
             timezone_id=process.timezone_id,
-            environment_code=CommandParam.as_stored(process.command_param).stored_environment_code,
+            environment_code=param.stored_environment_code,
             project_id=None if own is None else own.project_id,
+            took_latest=param.took_latest,
+            wants_fresh_child=task.name in param.fresh_children,
         )
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:
@@ -481,6 +487,8 @@ class MemoryCommandStore(CommandStore):
         scope = plan.run_scope
         columns |= {name: value for name, value in given.items() if value is not None}
         columns |= {"restart_time": now} | ({"start_time": now} if plan.afresh else {})
+        if plan.version is not None:
+            columns |= _columns_of(plan.version)
         columns |= {
             "owner_epoch": process.owner_epoch + 1,
             "run_times": process.run_times + 1,
@@ -496,11 +504,16 @@ class MemoryCommandStore(CommandStore):
             "update_time": now,
         }
         tx.update(self._db.processes, process.id, **columns)
+        left = set(plan.reset)
         for task in self._db.attempts(process.id):
             if task.name in plan.reset and task.flag == 1 and task.is_finished:
                 tx.update(self._db.tasks, task.id, flag=0, retry_at=None)
+                left.remove(task.name)
             elif task.flag == 1 and scope is not None and task.name not in scope:
                 tx.update(self._db.tasks, task.id, retry_at=None)
+        if left and plan.version is not None:
+            reason = f"process instance {process.id} has been restarted since"
+            raise _DroppedError(reason) if plan.child_of is None else _RejectedError(reason)
         return None if others else self._db.processes.the(process.id).ownership
 
     def _resume(self, tx: Transaction, plan: Resume, node: Node, now: datetime) -> Ownership:
@@ -567,3 +580,15 @@ class MemoryCommandStore(CommandStore):
             end_waiting(tx, process, now, **columns)
         else:
             raise _DroppedError(f"process instance {process.id} has not begun")
+
+
+def _columns_of(version: NewVersion) -> dict[str, Any]:
+    return {
+        "definition_version": version.version,
+        "process_instance_json": version.process_instance_json,
+        "timeout": version.timeout_minutes,
+        "timeout_strategy": int(version.timeout_strategy),
+        "tenant_id": version.tenant_id,
+        "locations": version.locations,
+        "connects": version.connects,
+    }

@@ -163,6 +163,7 @@ class ProcessRecord:
     timezone_id: str | None = None
     execution_type: int | None = None
     command_id: int | None = None
+    definition_version: int | None = None
 
     @property
     def is_live(self) -> bool:

@@ -154,8 +154,16 @@ class Ended:
                     self.master.runs.check_tables()
         self.master.step()
 
-    def command(self, command_type: CommandType, *names: str, **columns: Any) -> None:
+    def command(
+        self,
+        command_type: CommandType,
+        *names: str,
+        version: str | None = None,
+        **columns: Any,
+    ) -> None:
         param: dict[str, Any] = {"ProcessInstanceId": self.run}
+        if version is not None:
+            param["definitionVersion"] = version
         if names:
             param["StartNodeNameList"] = ",".join(names)
         ownership = self.master.command(command_type, command_param=json.dumps(param), **columns)
@@ -283,6 +291,70 @@ def test_chosen_tasks_run_alone_and_whatever_they_leave_can_be_recovered(
         assert ended.state() is ProcessState.FAILURE
         ended.recover(CommandType.START_FAILURE_TASK_PROCESS)
     ended.check_success()
+
+
+# The latest version of the definition
+
+
+def _nodes(document: str) -> dict[str, dict[str, Any]]:
+    nodes = {node["name"]: node for node in json.loads(document)["tasks"]}
+    return {name: node | {"preTasks": sorted(node["preTasks"])} for name, node in nodes.items()}
+
+
+def _stale(before: str, after: str) -> set[str]:
+    """Return what can't keep its result, by a model of its own to compare with."""
+    old, new = _nodes(before), _nodes(after)
+    stale = {name for name, node in new.items() if old.get(name) != node}
+    # Names are in topological order.
+    for name, node in new.items():
+        if stale.intersection(node["preTasks"]):
+            stale.add(name)
+    return stale
+
+
+@RUNS
+@given(story=stories(), later=stories(), is_same=st.booleans(), edited=st.sampled_from(NAMES))
+def test_the_latest_version_ends_well_and_keeps_what_is_still_valid(
+    story: Story, later: Story, is_same: bool, edited: str
+) -> None:
+    story = replace(story, start="", mode=TaskDependType.TASK_POST)
+    later = replace(story if is_same else later, start="", mode=TaskDependType.TASK_POST)
+    text = json.loads(later.definition())
+    for node in text["tasks"]:
+        if node["name"] == edited:
+            node["params"] = {"rawScript": "another"}
+    document = json.dumps(text)
+    ended = Ended(story, "fail", "wait", "fail")
+    good = {
+        task.name: task.id for task in ended.valid().values() if task.state == TaskState.SUCCESS
+    }
+    (definition,) = ended.master.database.definitions
+    ended.master.database.update(
+        ended.master.database.definitions,
+        definition.id,
+        version=definition.version + 1,
+        process_definition_json=document,
+    )
+    kinds = {
+        ProcessState.FAILURE: CommandType.START_FAILURE_TASK_PROCESS,
+        ProcessState.SUCCESS: CommandType.REPEAT_RUNNING,
+    }
+    kind = kinds.get(ended.state(), CommandType.RECOVER_SUSPENDED_PROCESS)
+    event(kind.name)
+    ended.command(kind, version="latest")
+    assert not ended.state().is_terminal, ended.master.database.error_commands
+    ended.end_well()
+    ended.story = later
+    if ended.state() is ProcessState.FAILURE:
+        assert kind is CommandType.RECOVER_SUSPENDED_PROCESS
+        ended.recover(CommandType.START_FAILURE_TASK_PROCESS)
+    ended.check_success()
+    stale = _stale(story.definition(), document)
+    kept = {name for name in good if name in later.upstream and name not in stale}
+    for name, task in ended.valid().items():
+        is_kept = name in kept and kind is not CommandType.REPEAT_RUNNING
+        assert (task.id == good.get(name)) is is_kept, name
+    assert ended.master.process(ended.run).process_instance_json == document
 
 
 # Runs with branches

@@ -37,7 +37,15 @@ from sqlalchemy.exc import DBAPIError
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.instances import Ownership
-from common.model.plans import Drop, Handled, Reject, Restart, Resume, SetIntent
+from common.model.plans import (
+    Drop,
+    Handled,
+    NewVersion,
+    Reject,
+    Restart,
+    Resume,
+    SetIntent,
+)
 from common.model.states import (
     FINISHED_TASK_STATES,
     LIVE_PROCESS_STATES,
@@ -137,7 +145,11 @@ class Recoverer:
         if epoch is None:
             raise _NotSoError
         if plan.reset:
-            db.execute(_RESET, {"run_id": plan.process_instance_id, "names": list(plan.reset)})
+            names = {"run_id": plan.process_instance_id, "names": list(plan.reset)}
+            changed = db.execute(_RESET, names).rowcount
+            if plan.version is not None and changed != len(plan.reset):
+                # A result of the former version would stay beside the new definition.
+                raise _NotSoError
         if plan.run_scope is not None:
             # Only the chosen nodes begin, so nobody would keep what was promised to the others.
             db.execute(_NARROW, {"run_id": plan.process_instance_id, "names": list(plan.run_scope)})
@@ -177,6 +189,8 @@ class Recoverer:
             columns["command_param"] = plan.command_param
         if plan.afresh:
             columns["start_time"] = self.now
+        if plan.version is not None:
+            columns |= _columns_of(plan.version)
         if plan.child_of is not None:
             columns["parent_task_instance_id"] = plan.child_of.task_instance_id
             columns["root_id"] = plan.child_of.root_id
@@ -297,6 +311,19 @@ _HAS_OTHER_LIVE_RUN: Final = (
     .where(_OTHER.c.id != process_instance.c.id)
 )
 _IS_ITS_TURN: Final = or_(~_HAS_OTHER_LIVE_RUN, is_serial_no_more(process_instance))
+
+
+def _columns_of(version: NewVersion) -> dict[str, Any]:
+    """Return the columns of a run that it has from its definition."""
+    return {
+        "definition_version": version.version,
+        "process_instance_json": version.process_instance_json,
+        "timeout": version.timeout_minutes,
+        "timeout_strategy": int(version.timeout_strategy),
+        "tenant_id": version.tenant_id,
+        "locations": version.locations,
+        "connects": version.connects,
+    }
 
 
 def _moment(when: datetime) -> ColumnElement[datetime]:

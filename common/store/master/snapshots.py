@@ -19,6 +19,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    or_,
     select,
     text,
 )
@@ -130,6 +131,8 @@ _DETAILS: Final = select(
     process_instance.c.run_scope,
     process_instance.c.timezone_id,
     process_instance.c.execution_type,
+    process_instance.c.start_time,
+    process_instance.c.worker_group_id,
 ).where(process_instance.c.id == any_of("ids"))
 
 _PARENTS: Final = (
@@ -146,10 +149,13 @@ _PARENTS: Final = (
         process_instance.c.global_params,
         process_instance.c.schedule_time,
         process_instance.c.timezone_id,
-        # Mostly there is none, and then the text need not travel.
+        # Mostly it has neither, and then the text need not travel.
         case(
             (
-                process_instance.c.command_param.contains(f'"{ParamKey.ENVIRONMENT_CODE}"'),
+                or_(
+                    process_instance.c.command_param.contains(f'"{ParamKey.ENVIRONMENT_CODE}"'),
+                    process_instance.c.command_param.contains(f'"{ParamKey.VERSION}"'),
+                ),
                 process_instance.c.command_param,
             ),
             else_=None,
@@ -377,6 +383,8 @@ class Snapshots:
                     if details.execution_type is None
                     else ExecutionType(details.execution_type)
                 ),
+                start_time=details.start_time,
+                worker_group_id=details.worker_group_id,
             )
         except ValueError as error:
             raise BadCommandError(f"process instance {row.id} can't be read: {error}") from error
@@ -409,6 +417,7 @@ def definition_of(row: Any) -> DefinitionSnapshot:
 
 
 def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
+    param = CommandParam.as_stored(row.command_param)
     return ParentSnapshot(
         process_instance_id=row.process_instance_id,
         task_instance_id=row.id,
@@ -422,9 +431,11 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         schedule_time=row.schedule_time,
         ancestors=tuple(ancestors),
         timezone_id=row.timezone_id,
-        environment_code=CommandParam.as_stored(row.command_param).stored_environment_code,
+        environment_code=param.stored_environment_code,
         project_id=row.project_id,
         shared=frozenset(row.shared),
+        took_latest=param.took_latest,
+        wants_fresh_child=row.name in param.fresh_children,
     )
 
 

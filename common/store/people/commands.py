@@ -104,13 +104,18 @@ def put_recovery(
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
     priority: int = int(Priority.MEDIUM),
     executor_id: int = 1,
+    takes_latest: bool = False,
 ) -> int | PendingRecovery:
     """Put a command that restarts an ended instance; return its id, or the earlier recovery.
+
+    With `takes_latest` the instance takes the latest version of its definition.
 
     The unique key of pending recoveries decides, so that of two concurrent ones one is put.
     """
     param = CommandParam.of(
-        process_instance_id=process_instance_id, start_node_names=start_node_names
+        process_instance_id=process_instance_id,
+        start_node_names=start_node_names,
+        takes_latest=takes_latest,
     )
     made: int | None = db.execute(
         pg_insert(command)

@@ -36,6 +36,7 @@ class GivenRun(NamedTuple):
 
     id: int
     name: str
+    definition_version: int | None
     process_instance_json: str
     command_param: str | None
     global_params: str | None
@@ -108,6 +109,7 @@ _BOTH: Final[Select[Any]] = (
     select(
         _RUN.id,
         _RUN.name,
+        _RUN.definition_version,
         _RUN.process_instance_json,
         _RUN.command_param,
         _RUN.global_params,

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
+from common.model.run_names import version_in
 from common.model.states import FINISHED_TASK_CODES
 from common.store.fixed_statement import FixedRead
 from common.store.people.project_column import project_name
@@ -69,6 +70,22 @@ class ProcessInstanceView(NamedTuple):
     parent_task_instance_id: int = 0
     wanted_deadline: datetime | None = None
     project_name: str | None = None
+    definition_version: int | None = None
+    """The version that a restart has given it; None: the one in its name."""
+    latest_version: int | None = None
+    """The present version of its definition; None if that has been deleted."""
+
+    @property
+    def version(self) -> int | None:
+        """The version of the definition that it has a copy of; None if that is not known."""
+        if self.definition_version is not None:
+            return self.definition_version
+        return version_in(self.name)
+
+    @property
+    def has_newer_version(self) -> bool:
+        """True if its definition has a later version than the run."""
+        return (self.latest_version or 0) > (self.version or 0) > 0
 
 
 class TaskInstanceView(NamedTuple):
@@ -519,6 +536,8 @@ def _instance_columns(run: FromClause) -> tuple[ColumnElement[Any], ...]:
         run.c.parent_task_instance_id,
         run.c.wanted_deadline,
         project_name(process_definition.c.project_id),
+        run.c.definition_version,
+        process_definition.c.version.label("latest_version"),
     )
 
 

@@ -119,6 +119,8 @@ process_instance: Final = Table(
     code("execution_type", nullable=True),
     # The command that began it, whatever was put for it since; NULL before revision 0002.
     Column("command_id", BigInteger),
+    # The version of the definition that a restart has given it; NULL: the one in its name.
+    number("definition_version", nullable=True),
     not_empty("name"),
     known_often("state", EXECUTION_STATES),
     known_often("recovery", range(2)),
@@ -145,7 +147,7 @@ process_instance: Final = Table(
         "executor_id history_cmd process_instance_priority worker_group_id timeout tenant_id "
         "owner_incarnation owner_epoch wanted_state wanted_at root_id parent_task_instance_id "
         "run_scope restart_time wanted_deadline timeout_strategy timeout_flag timezone_id "
-        "execution_type command_id",
+        "execution_type command_id definition_version",
         masked="state_reason",
     ),
 )
