@@ -146,12 +146,18 @@ class DefinitionDetail(Definition):
 
 
 class Instance(Answer):
-    """A run of a definition."""
+    """A run of a definition.
+
+    `version` is that of the run's copy of the definition, null if it is not known; `latest_version`
+    is that of the definition now, null if it has been deleted.
+    """
 
     id: int
     name: str
     definition: str | None
     project: str | None
+    version: int | None
+    latest_version: int | None
     process_definition_id: int
     state: State
     wanted_state: str | None
@@ -421,13 +427,20 @@ class ActionRequest(Shape):
 
     ids: Ids
     action: Literal["stop", "pause", "resume", "rerun", "recover"]
+    version: Literal["latest"] | None = None
+    """With `latest` a restart takes the latest version of the definition."""
 
 
 class Accepted(Answer):
-    """A command that was put for a run; a master carries it out."""
+    """A command that was put for a run; a master carries it out.
+
+    A restart also has the version of the definition that the run will have, and the latest one.
+    """
 
     command_id: int
     process_instance_id: int
+    version: int | None
+    latest_version: int | None
 
 
 class AcceptedList(Answer):

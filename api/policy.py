@@ -133,6 +133,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"GET {BASE}/instances/{{id}}/tasks": _view("instance"),
     f"GET {BASE}/instances/{{id}}/relatives": _view("instance"),
     f"GET {BASE}/instances/{{id}}/why": _view("instance"),
+    f"GET {BASE}/instances/{{id}}/diff": _view("instance"),
     f"POST {BASE}/instances/{{id}}/stop": _operate("instance"),
     f"POST {BASE}/instances/{{id}}/pause": _operate("instance"),
     f"POST {BASE}/instances/{{id}}/resume": _operate("instance"),

@@ -73,6 +73,22 @@ class Difference(Changes):
     after: int
 
 
+class RunDifference(Changes):
+    """The difference between a run's copy of its definition and the latest version.
+
+    A restart with the latest version keeps the results of the tasks in `kept` and runs those in
+    `runs`. `removed_tasks` are those that the latest version has not.
+    """
+
+    process_instance_id: int
+    definition: str
+    version: int | None
+    latest_version: int
+    kept: list[str]
+    runs: list[str]
+    removed_tasks: list[str]
+
+
 class DeletedVersion(Answer):
     """A version that is gone."""
 

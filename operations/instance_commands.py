@@ -21,14 +21,15 @@ from common.store.people.commands import (
     put_recovery,
     put_stop,
 )
-from common.store.people.definitions import definition_by_id
+from common.store.people.definitions import DefinitionRow, definition_by_id
 from common.store.people.runs import run_shape
 from common.store.people.views import ProcessInstanceView
 from operations import commands
 from operations.documents.instances import name_of
-from operations.errors import CommandFailedError, PendingCommandError
+from operations.errors import CommandFailedError, PendingCommandError, UsageError
 from operations.lookup import instance_with_id, nodes_named
 from operations.rights import Change, change, refusing
+from operations.runs import check_online
 from operations.session import Session, operation
 
 _ENDED = frozenset(int(state) for state in ProcessState if state.is_terminal)
@@ -48,6 +49,15 @@ _RECOVERABLE: Mapping[CommandType, tuple[frozenset[int], str]] = {
 }
 
 
+_TAKING_LATEST = frozenset(
+    {
+        CommandType.RECOVER_SUSPENDED_PROCESS,
+        CommandType.START_FAILURE_TASK_PROCESS,
+        CommandType.REPEAT_RUNNING,
+    }
+)
+"""The commands that can take the latest version of the definition."""
+
 _WORDS: Mapping[CommandType, str] = {
     CommandType.STOP: "stop",
     CommandType.PAUSE: "pause",
@@ -66,6 +76,14 @@ class PutCommand:
     id: int
     process_instance_id: int
     command_type: CommandType
+    version: int | None = None
+    """The version of the definition that a restart runs; None if it is not known."""
+    latest_version: int | None = None
+
+    @property
+    def has_newer_version(self) -> bool:
+        """True if the definition has a later version than the restart runs."""
+        return (self.latest_version or 0) > (self.version or 0) > 0
 
 
 @operation
@@ -76,11 +94,14 @@ def put_command(
     *,
     start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
+    takes_latest: bool = False,
     notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put the command. Raises `NotAllowedError` where the state or another command forbids it.
 
-    `notify` is called, before any check, if the command goes to the root of the instance's tree.
+    With `takes_latest` the run takes the latest version of its definition, which must be one that
+    a new run could have. `notify` is called, before any check, if the command goes to the root of
+    the instance's tree.
     """
     word = f"instance.{_WORDS[command_type]}"
     with change(session, word, "instance", object_id=process_instance_id) as made:
@@ -91,13 +112,18 @@ def put_command(
             command_type,
             start_node_names=start_node_names,
             task_depend_type=task_depend_type,
+            takes_latest=takes_latest,
             notify=notify,
         )
 
 
 @operation
 def put_commands(
-    session: Session, process_instance_ids: Sequence[int], command_type: CommandType | None
+    session: Session,
+    process_instance_ids: Sequence[int],
+    command_type: CommandType | None,
+    *,
+    takes_latest: bool = False,
 ) -> list[PutCommand]:
     """Put the command to all of these instances or to none; one for each tree of runs.
 
@@ -112,7 +138,7 @@ def put_commands(
             found = instance_with_id(made.db, session.principal, number, action=Action.OPERATE)
             if (found.root_id or number) not in put:
                 kind = command_type or _recovery_of(made.db, session.principal, found)
-                done = _put(made, session.principal, number, kind)
+                done = _put(made, session.principal, number, kind, takes_latest=takes_latest)
                 put[done.process_instance_id] = done
         made.object_name = listed
         made.detail = f"commands {', '.join(str(each.id) for each in put.values())}"
@@ -127,8 +153,13 @@ def _put(
     *,
     start_node_names: Sequence[str] = (),
     task_depend_type: TaskDependType = TaskDependType.TASK_POST,
+    takes_latest: bool = False,
     notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
+    if takes_latest and command_type not in _TAKING_LATEST:
+        raise UsageError(
+            "version", f"a {_WORDS[command_type]} goes to the version that the run has"
+        )
     db = made.db
     named = instance_with_id(db, principal, process_instance_id, action=Action.OPERATE)
     made.object_name = named.name
@@ -157,7 +188,9 @@ def _put(
         made.detail = f"command {command_id}"
         return PutCommand(id=command_id, process_instance_id=found.id, command_type=command_type)
     _check_ended(found, command_type)
-    _check_definition(db, found)
+    definition = _definition(db, found)
+    if takes_latest:
+        _check_latest(found, definition)
     outcome = put_recovery(
         db,
         command_type=command_type,
@@ -167,23 +200,36 @@ def _put(
         task_depend_type=task_depend_type,
         priority=found.priority,
         executor_id=principal.user_id,
+        takes_latest=takes_latest,
     )
     if isinstance(outcome, PendingRecovery):
         raise PendingCommandError(_first_come(found.id, outcome))
     made.detail = f"command {outcome}"
-    return PutCommand(id=outcome, process_instance_id=found.id, command_type=command_type)
+    if takes_latest:
+        made.detail += f", with version {found.latest_version} in the place of {found.version}"
+    return PutCommand(
+        id=outcome,
+        process_instance_id=found.id,
+        command_type=command_type,
+        version=found.latest_version if takes_latest else found.version,
+        latest_version=found.latest_version,
+    )
 
 
 @operation
 def recover(
-    session: Session, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
+    session: Session,
+    process_instance_id: int,
+    *,
+    takes_latest: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put the command that goes on where the instance, or the root of its tree, ended."""
     # What may only be seen is refused by `put_command`, which notes it.
     with refusing(session, "instance.recover", "instance", process_instance_id) as db:
         named = instance_with_id(db, session.principal, process_instance_id)
         kind = _recovery_of(db, session.principal, named)
-    return put_command(session, process_instance_id, kind, notify=notify)
+    return put_command(session, process_instance_id, kind, takes_latest=takes_latest, notify=notify)
 
 
 def _recovery_of(db: Connection, principal: Principal, named: ProcessInstanceView) -> CommandType:
@@ -272,13 +318,23 @@ def _check_ended(found: ProcessInstanceView, command_type: CommandType) -> None:
     raise NotAllowedError(f"process instance {found.id} is {state}; {rule} ({cure})")
 
 
-def _check_definition(db: Connection, found: ProcessInstanceView) -> None:
+def _definition(db: Connection, found: ProcessInstanceView) -> DefinitionRow | None:
+    """Return the run's definition, if it names one; refuse a deleted definition."""
     number = found.process_definition_id
-    if number and definition_by_id(db, number) is None:
+    definition = definition_by_id(db, number) if number else None
+    if number and definition is None:
         raise NotAllowedError(
             f"process instance {found.id} can't run again: its definition {number} was deleted;"
             " import it, and start a new run"
         )
+    return definition
+
+
+def _check_latest(found: ProcessInstanceView, definition: DefinitionRow | None) -> None:
+    """Refuse what a master would refuse to a new run of the definition, but for its grants."""
+    if definition is None:
+        raise NotAllowedError(f"process instance {found.id} has no definition with versions")
+    check_online(definition)
 
 
 def _cure(found: ProcessInstanceView, command_type: CommandType) -> str:

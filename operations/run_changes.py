@@ -74,8 +74,10 @@ def _facts(
     param = CommandParam.as_stored(run.command_param)
     code = param.stored_environment_code
     return RunFacts(
-        version=version_in(run.name),
-        definition=_definition(run.process_instance_json) if with_definition else {},
+        version=(
+            version_in(run.name) if run.definition_version is None else run.definition_version
+        ),
+        definition=own_document(run.process_instance_json) if with_definition else {},
         surroundings={
             "worker group": run.worker_group,
             "environment": None
@@ -94,8 +96,8 @@ def _facts(
     )
 
 
-def _definition(text: str) -> dict[str, Any]:
-    """Return a run's own copy as a document without secrets; an unreadable one is empty."""
+def own_document(text: str) -> dict[str, Any]:
+    """Return a run's copy of its definition as a document without secrets; {} if unreadable."""
     try:
         inner = json.loads(text)
     except (ValueError, RecursionError):

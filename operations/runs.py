@@ -68,7 +68,7 @@ def begin_run(
                 made.detail = f"command {answered}, as before"
                 return answered
         moment = None if date is None else _moment(date, session)
-        _check_online(row)
+        check_online(row)
         names: list[str] = []
         if start_nodes is not None:
             names = nodes_named(
@@ -113,7 +113,8 @@ def _moment(date: str, session: Session) -> datetime:
         raise UsageError("date", str(error)) from error
 
 
-def _check_online(definition: DefinitionRow) -> None:
+def check_online(definition: DefinitionRow) -> None:
+    """Refuse a definition of which no run can begin."""
     if not definition.usable or definition.release_state is not ReleaseState.ONLINE:
         raise NotAllowedError(
             f"{definition.name!r} is OFFLINE; release it first: "

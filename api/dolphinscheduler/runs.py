@@ -11,7 +11,7 @@ from api.dolphinscheduler.table import Row
 from api.waiting import LONGEST_SECONDS, await_instance, await_some
 from common.clock import SystemClock
 from common.errors import NotAllowedError
-from common.model.command_param import ParamKey
+from common.model.command_param import LATEST, ParamKey
 from common.model.commands import CommandType
 from common.model.complement_states import Downstream, OnFailure, RunOrder
 from common.model.rights import Action
@@ -28,7 +28,7 @@ from common.store.people.rights import Thing
 from operations import complementing, numbered_pages
 from operations.complementing import ComplementOptions
 from operations.errors import ForbiddenError, PendingCommandError, UsageError
-from operations.instance_commands import execute_tasks, put_command
+from operations.instance_commands import PutCommand, execute_tasks, put_command
 from operations.instances import find_instance
 from operations.projects import check_in, definition_in
 from operations.runs import begin_run
@@ -92,12 +92,18 @@ def check_start(call: Call) -> Any:
     return None if call.dialect.is_classic else True
 
 
-def execute(call: Call) -> None:
-    """Steer a run."""
+def execute(call: Call) -> dict[str, int] | None:
+    """Steer a run; a restart that leaves a later version of the definition aside names both.
+
+    `definitionVersion=latest`, which the original has not, takes the latest version.
+    """
     number = call.needed_number(*call.worded("InstanceId"))
     kind = _order(call)
     check_in(call.session, call.project, Thing.INSTANCE, [number], action=Action.OPERATE)
-    _put(call, number, kind)
+    put = _put(call, number, kind)
+    if put.version is None or put.latest_version is None or not put.has_newer_version:
+        return None
+    return {"version": put.version, "latestVersion": put.latest_version}
 
 
 def execute_many(call: Call) -> None:
@@ -323,9 +329,12 @@ def _order(call: Call) -> CommandType:
     return _ORDERS[given]
 
 
-def _put(call: Call, number: int, kind: CommandType) -> None:
+def _put(call: Call, number: int, kind: CommandType) -> PutCommand:
+    version = call.text(ParamKey.VERSION)
+    if version not in (None, LATEST):
+        raise UsageError(ParamKey.VERSION, f"{version!r:.60} is not {LATEST!r}")
     try:
-        put_command(call.session, number, kind)
+        return put_command(call.session, number, kind, takes_latest=version is not None)
     except NotAllowedError as error:
         raise _explained(call, number, kind, error) from error
 

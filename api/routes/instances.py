@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import Header, Query, Response
 
@@ -28,6 +28,7 @@ from api.asking import Asked
 from api.cursors import After, Limit
 from api.repeating import IdempotencyKey, once_of
 from api.route import Id, Route, get, post
+from api.version_answers import RunDifference
 from common.clock import SystemClock
 from common.model.commands import CommandType
 from common.model.states import FailureStrategy, Priority, TaskDependType
@@ -37,16 +38,22 @@ from operations.commands import command_with_id
 from operations.deleting import delete_instances
 from operations.documents.causes import cause_rows
 from operations.documents.commands import command_row
+from operations.documents.definition_versions import run_and_latest_document
 from operations.documents.deletions import deleted_row
 from operations.documents.instances import instance_row, parameter_fields, relative_row, task_row
 from operations.explaining import explain_instance
 from operations.instance_commands import PutCommand, execute_tasks, put_command, put_commands
 from operations.instance_commands import recover as put_recovery
 from operations.instances import family_of, find_instance, instance_detail, list_instances
+from operations.run_versions import compare_with_latest
 from operations.runs import begin_run
 from operations.session import Session
 from operations.tasks import list_tasks
 
+TakenVersion: TypeAlias = Annotated[
+    Literal["latest"] | None,
+    Query(description="`latest`: take the latest version of the definition; else keep the run's."),
+]
 _MOST_ATTEMPTS: Final = 10_000
 _clock = SystemClock()
 
@@ -149,20 +156,31 @@ def pause(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     return _put(session, id, CommandType.PAUSE)
 
 
-def resume(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+def compare(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+    """Compare a run's copy of its definition with the latest version, and name what would run."""
+    return run_and_latest_document(compare_with_latest(session, id))
+
+
+def resume(id: Id, session: Asked, version: TakenVersion = None) -> dict[str, Any]:  # noqa: A002
     """Go on with a run that was paused or stopped."""
-    return _put(session, id, CommandType.RECOVER_SUSPENDED_PROCESS)
+    return _put(session, id, CommandType.RECOVER_SUSPENDED_PROCESS, version)
 
 
-def rerun(id: Id, session: Asked, *, failed: bool = False) -> dict[str, Any]:  # noqa: A002
+def rerun(
+    id: Id,  # noqa: A002
+    session: Asked,
+    *,
+    failed: bool = False,
+    version: TakenVersion = None,
+) -> dict[str, Any]:
     """Run all of an ended run again, or what `failed` and what comes after it."""
     kind = CommandType.START_FAILURE_TASK_PROCESS if failed else CommandType.REPEAT_RUNNING
-    return _put(session, id, kind)
+    return _put(session, id, kind, version)
 
 
-def recover(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
+def recover(id: Id, session: Asked, version: TakenVersion = None) -> dict[str, Any]:  # noqa: A002
     """Go on where a run ended: with what failed, or what was stopped."""
-    return _accepted(put_recovery(session, id))
+    return _accepted(put_recovery(session, id, takes_latest=version is not None))
 
 
 def execute(id: Id, given: ExecuteRequest, session: Asked) -> dict[str, Any]:  # noqa: A002
@@ -171,12 +189,19 @@ def execute(id: Id, given: ExecuteRequest, session: Asked) -> dict[str, Any]:  #
     return _accepted(execute_tasks(session, id, tasks, mode))
 
 
-def _put(session: Session, number: int, kind: CommandType) -> dict[str, Any]:
-    return _accepted(put_command(session, number, kind))
+def _put(
+    session: Session, number: int, kind: CommandType, version: TakenVersion = None
+) -> dict[str, Any]:
+    return _accepted(put_command(session, number, kind, takes_latest=version is not None))
 
 
 def _accepted(command: PutCommand) -> dict[str, Any]:
-    return {"command_id": command.id, "process_instance_id": command.process_instance_id}
+    return {
+        "command_id": command.id,
+        "process_instance_id": command.process_instance_id,
+        "version": command.version,
+        "latest_version": command.latest_version,
+    }
 
 
 def _row(view: ProcessInstanceView) -> dict[str, object]:
@@ -191,12 +216,9 @@ def _relative(relative: Relative) -> dict[str, object]:
 
 def act(given: ActionRequest, session: Asked) -> dict[str, Any]:
     """Give an order to several runs, to all or to none; runs of one tree have one command."""
-    put = put_commands(session, given.ids, _ACTIONS[given.action])
-    return {
-        "items": [
-            {"command_id": each.id, "process_instance_id": each.process_instance_id} for each in put
-        ]
-    }
+    kind, takes_latest = _ACTIONS[given.action], given.version is not None
+    put = put_commands(session, given.ids, kind, takes_latest=takes_latest)
+    return {"items": [_accepted(each) for each in put]}
 
 
 def delete(given: DeleteInstancesRequest, session: Asked) -> dict[str, object]:
@@ -218,6 +240,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     get("/instances/{id}/tasks", list_attempts, TaskList, is_quick=True),
     get("/instances/{id}/relatives", list_relatives, Relatives),
     get("/instances/{id}/why", explain_run, CauseList),
+    get("/instances/{id}/diff", compare, RunDifference, is_heavy=True),
     post("/instances/actions", act, AcceptedList, status=202),
     post("/instances/delete", delete, DeletedInstances),
     post("/instances/{id}/stop", stop, Accepted, status=202),

@@ -1,4 +1,4 @@
-"""Versions as documents: the fields of `orcaflow definition versions|diff -o json`."""
+"""Versions as documents: the fields of `definition versions|diff` and `instance diff -o json`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from common.definition_diff import Difference, TaskChange, ValueChange
     from operations.definition_versions import Compared, Version
+    from operations.run_versions import RunAndLatest
 
 VERSION_COLUMNS = ("version", "current", "user", "create_time", "note")
 
@@ -28,6 +29,20 @@ def difference_document(compared: Compared) -> dict[str, object]:
         "definition": compared.name,
         "from": compared.before,
         "to": compared.after,
+        **changes_document(compared.difference),
+    }
+
+
+def run_and_latest_document(compared: RunAndLatest) -> dict[str, object]:
+    """The difference between a run's copy of its definition and the latest version."""
+    return {
+        "process_instance_id": compared.process_instance_id,
+        "definition": compared.definition,
+        "version": compared.version,
+        "latest_version": compared.latest_version,
+        "kept": list(compared.kept),
+        "runs": list(compared.runs),
+        "removed_tasks": list(compared.removed),
         **changes_document(compared.difference),
     }
 

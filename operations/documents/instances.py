@@ -43,12 +43,17 @@ def name_of(kind: type[IntEnum], number: int | None) -> str | None:
 
 
 def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, object]:
-    """One process instance. `wanted_state` is the requested state that it has not reached."""
+    """One process instance. `wanted_state` is the requested state that it has not reached.
+
+    `version` is the version of the run's copy of the definition, `latest_version` the newest one.
+    """
     return {
         "id": view.id,
         "name": view.name,
         "definition": view.definition_name,
         "project": view.project_name,
+        "version": view.version,
+        "latest_version": view.latest_version,
         "process_definition_id": view.process_definition_id,
         "state": name_of(ProcessState, view.state),
         "state_code": view.state,

@@ -43,7 +43,7 @@ OVER_HTTP: Final = frozenset(
         *("datasource create", "datasource list", "datasource test", "datasource remove"),
         *("instance list", "instance why", "instance stop", "instance pause", "instance resume"),
         *("instance rerun", "instance recover", "instance watch", "instance show"),
-        *("instance execute",),
+        *("instance execute", "instance diff"),
         *("user create", "user list", "user disable", "user enable", "user grant", "user set"),
         *(
             "user password",

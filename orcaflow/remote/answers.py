@@ -20,6 +20,7 @@ from common.errors import (
     SchedulerError,
     ServiceUnreachableError,
 )
+from common.model.command_param import LATEST
 from common.model.commands import CommandOutcome, CommandType
 from common.model.states import (
     FailureStrategy,
@@ -307,26 +308,34 @@ def put_command(
     process_instance_id: int,
     command_type: CommandType,
     *,
+    takes_latest: bool = False,
     notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put a command to a run."""
+    query: dict[str, Any] = {"version": LATEST} if takes_latest else {}
     if command_type is CommandType.START_FAILURE_TASK_PROCESS:
-        return _put(client, process_instance_id, "rerun?failed=true", command_type, notify)
+        query["failed"] = "true"
+        return _put(client, process_instance_id, "rerun", command_type, notify, query=query)
     word = _WORDS.get(command_type)
     if word is None:
         raise NotAllowedError(
             f"over HTTP there is no {command_type.name} yet; `orcaflow instance recover`"
             f" {process_instance_id} goes on where the run ended"
         )
-    return _put(client, process_instance_id, word, command_type, notify)
+    return _put(client, process_instance_id, word, command_type, notify, query=query)
 
 
 def recover(
-    client: Client, process_instance_id: int, *, notify: Callable[[str], None] = lambda _: None
+    client: Client,
+    process_instance_id: int,
+    *,
+    takes_latest: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> PutCommand:
     """Put the command that goes on where a run ended."""
     kind = CommandType.START_FAILURE_TASK_PROCESS
-    return _put(client, process_instance_id, "recover", kind, notify)
+    query = {"version": LATEST} if takes_latest else {}
+    return _put(client, process_instance_id, "recover", kind, notify, query=query)
 
 
 def execute_tasks(
@@ -345,11 +354,7 @@ def execute_tasks(
         raise UsageError("tasks", "names no task")
     body = {"tasks": names, "depend": mode.name}
     put = client.post(f"/instances/{process_instance_id}/execute", body)
-    return PutCommand(
-        id=put["command_id"],
-        process_instance_id=put["process_instance_id"],
-        command_type=CommandType.EXECUTE_TASK,
-    )
+    return _command_of(put, CommandType.EXECUTE_TASK)
 
 
 def instance_detail(
@@ -387,6 +392,8 @@ def _put(
     word: str,
     command_type: CommandType,
     notify: Callable[[str], None],
+    *,
+    query: Mapping[str, Any],
 ) -> PutCommand:
     def tell_root(root: int) -> None:
         if root not in (0, process_instance_id):
@@ -396,14 +403,24 @@ def _put(
             )
 
     try:
-        put = client.post(f"/instances/{process_instance_id}/{word}")
+        put = client.post(f"/instances/{process_instance_id}/{word}", query=query)
     except NotAllowedError:
         # The refusal is about the root, which has to be named first.
         tell_root(find_instance(client, process_instance_id).root_id)
         raise
     root: int = put["process_instance_id"]
     tell_root(root)
-    return PutCommand(id=put["command_id"], process_instance_id=root, command_type=command_type)
+    return _command_of(put, command_type)
+
+
+def _command_of(put: Mapping[str, Any], command_type: CommandType) -> PutCommand:
+    return PutCommand(
+        id=put["command_id"],
+        process_instance_id=put["process_instance_id"],
+        command_type=command_type,
+        version=put["version"],
+        latest_version=put["latest_version"],
+    )
 
 
 def answer_of(operation: str) -> Callable[..., Any] | None:

@@ -27,6 +27,7 @@ from operations.findings import Finding, Severity
 from operations.importing import Imported
 from operations.lookup import candidates_of
 from operations.naming import MOST_CANDIDATES, check_one, id_in
+from operations.run_versions import RunAndLatest
 from operations.secret_references import without_references
 from orcaflow.remote.client import Client, RefusedDefinitionError
 from orcaflow.remote.documents import definition_of, deleted_of
@@ -144,6 +145,21 @@ def compare(
         before=row["before"],
         after=row["after"],
         difference=difference_of(row),
+    )
+
+
+def compare_with_latest(client: Client, process_instance_id: int) -> RunAndLatest:
+    """Compare a run with the latest version of its definition."""
+    row = client.get(f"/instances/{process_instance_id}/diff")
+    return RunAndLatest(
+        process_instance_id=row["process_instance_id"],
+        definition=row["definition"],
+        version=row["version"],
+        latest_version=row["latest_version"],
+        difference=difference_of(row),
+        kept=tuple(row["kept"]),
+        runs=tuple(row["runs"]),
+        removed=tuple(row["removed_tasks"]),
     )
 
 
@@ -331,6 +347,7 @@ ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "definition_versions.export_version": export_version,
     "definition_versions.restore": restore,
     "definition_versions.versions": versions,
+    "run_versions.compare_with_latest": compare_with_latest,
     "definitions.definition_detail": definition_detail,
     "definitions.import_definitions": import_definitions,
     "definitions.export_definition": export_definition,

@@ -49,6 +49,8 @@ def instance_of(row: Mapping[str, Any]) -> ProcessInstanceView:
         parent_task_instance_id=row["parent_task_instance_id"] or 0,
         wanted_deadline=moment_of(row["wanted_deadline"]),
         project_name=row["project"],
+        definition_version=row["version"],
+        latest_version=row["latest_version"],
     )
 
 

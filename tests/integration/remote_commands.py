@@ -525,6 +525,8 @@ SAME: Final = (
     *("datasource create new --url nonsense", "datasource create new --url sqlite:////etc/passwd"),
     *("task render 1", "task render 1 -o json", "task render 3", "task render 99"),
     *("instance show 1", "instance show 1 -o json", "instance show 3", "instance show 99"),
+    *("instance diff 1", "instance diff 1 -o json", "instance diff 3", "instance diff 99"),
+    "instance recover 2 --with-version latest",
     *("instance execute 1 --tasks zzz", "instance execute 99 --tasks a"),
     *("instance execute 3 --tasks a", "instance execute 2 --tasks a --pre"),
     *("instance execute 1 --tasks ,", "instance rerun 2 --failed", "instance rerun 4 --failed"),

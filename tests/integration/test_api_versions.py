@@ -10,11 +10,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select, update
 
 from api.policy import BASE
+from common.model.rights import ROLES
+from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from common.strict_yaml import strict_yaml
+from operations.run_versions import compare_with_latest
 from operations.session import Session
 from tests.builders import a_definition_json
-from tests.integration.api_worlds import headers_of
+from tests.integration.api_worlds import headers_of, worlds
+from tests.integration.cli_rows import an_attempt, an_instance
 
 PATH = f"{BASE}/definitions"
 
@@ -131,3 +135,64 @@ def test_an_old_version_that_can_not_be_saved_any_more_is_refused_with_its_mista
     )
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/definition")
     assert client.get(f"{PATH}/{number}", headers=ada).json()["version"] == 2
+
+
+def test_a_restart_takes_the_latest_version_after_a_look_at_the_difference(
+    client: TestClient, ada: dict[str, str], db: Engine
+) -> None:
+    made = client.post(PATH, json=a_document("a >> b"), headers=ada).json()
+    copy = a_definition_json("a >> b")
+    runs = [
+        an_instance(
+            db,
+            ProcessState.FAILURE,
+            process_definition_id=made["id"],
+            name=f"nightly-1-135702720000{number}",
+            process_instance_json=copy,
+        )
+        for number in range(3)
+    ]
+    for run in runs:
+        an_attempt(db, run, TaskState.SUCCESS, process_definition_id=made["id"])
+    path = f"{PATH}/{made['id']}"
+    client.put(path, json=a_document("a >> b >> c"), headers={**ada, "If-Match": "*"})
+    assert client.post(f"{path}/online", headers=ada).status_code == 200
+    found = client.get(f"{BASE}/instances/{runs[0]}/diff", headers=ada).json()
+    assert (found["version"], found["latest_version"], found["added"]) == (1, 2, ["c"])
+    assert (found["kept"], found["runs"], found["removed_tasks"]) == (["a"], ["b", "c"], [])
+
+    def restarted(path: str, body: object = None) -> tuple[int, list[tuple[int, int]]]:
+        answer = client.post(f"{BASE}/instances/{path}", json=body, headers=ada)
+        document = answer.json()
+        rows = document.get("items", [document])
+        versions = [(each.get("version"), each.get("latest_version")) for each in rows]
+        return answer.status_code, versions
+
+    assert restarted(f"{runs[0]}/recover") == (202, [(1, 2)])
+    assert restarted(f"{runs[1]}/rerun?failed=true&version=latest") == (202, [(2, 2)])
+    action = {"action": "rerun", "ids": [runs[2]], "version": "latest"}
+    assert restarted("actions", action) == (202, [(2, 2)])
+    assert restarted("actions", {**action, "action": "stop"})[0] == 422
+    assert restarted(f"{runs[0]}/recover?version=1")[0] == 422
+    with db.connect() as connection:
+        params = connection.scalars(select(t.command.c.command_param).order_by(t.command.c.id))
+        assert ["latest" in each for each in params] == [False, True, True]
+    rows = client.get(f"{BASE}/instances", headers=ada).json()["items"]
+    assert {(each["version"], each["latest_version"]) for each in rows} == {(1, 2)}
+
+
+def test_a_run_below_a_foreign_root_is_not_compared_for_users_who_can_t_see_the_root(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    ours, theirs = worlds(db)
+    run = ours.objects["instance"]
+    with db.begin() as connection:
+        root = {"root_id": theirs.objects["instance"], "is_sub_process": 1}
+        of_run = t.process_instance.c.id == run
+        connection.execute(update(t.process_instance).where(of_run).values(root))
+    path = f"{BASE}/instances/{run}/diff"
+    for role in ROLES:
+        headers = headers_of(owner, f"one-{role}", role)
+        assert client.get(path, headers=headers).status_code == 404, role
+    found = compare_with_latest(owner, run)
+    assert found.process_instance_id == theirs.objects["instance"]

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select, update
 
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState
-from common.store.tables import command, task_instance
+from common.store.tables import command, process_definition, task_instance
 from operations.checks import Result, lost_tasks_finding
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, commands, parsed
 from tests.integration.conftest import Cli
@@ -158,6 +158,111 @@ def test_a_failed_attempt_of_an_ended_run_is_declared_good(cli: Cli, db: Engine)
     row = parsed(cli("task", "force-success", "1", "-o", "json"))
     assert (row["state"], row["state_code"]) == ("FORCED_SUCCESS", 13)
     assert "it was FAILURE: exit code 3" in row["reason"]
+
+
+def a_waiting_dependent(db: Engine, state: ProcessState, **of_run: object) -> int:
+    return an_attempt(
+        db,
+        an_instance(db, state, **of_run),
+        TaskState.RUNNING,
+        task_type="DEPENDENT",
+        host=None,
+        worker_incarnation=None,
+    )
+
+
+def test_a_dependent_that_waits_is_passed_and_reported_to_its_run(cli: Cli, db: Engine) -> None:
+    attempt = a_waiting_dependent(db, ProcessState.RUNNING)
+    code, out, _ = cli("task", "force-success", str(attempt))
+    assert (code, "orcaflow instance watch 1" in out) == (0, True)
+    with db.connect() as connection:
+        row = connection.execute(select(task_instance)).one()
+    assert (row.state, row.settled, row.end_time is None) == (13, False, False)
+    assert row.reason == "declared a success by hand; it waited for others"
+
+
+def test_a_dependent_of_a_run_that_is_ended_or_paused_is_not_passed(cli: Cli, db: Engine) -> None:
+    for state, of_run in (
+        (ProcessState.RUNNING, {"wanted_state": 5}),
+        (ProcessState.RUNNING, {"wanted_state": 3}),
+        (ProcessState.READY_STOP, {}),
+        (ProcessState.READY_PAUSE, {}),
+        (ProcessState.FAILURE, {}),
+    ):
+        attempt = a_waiting_dependent(db, state, **of_run)
+        code, _, err = cli("task", "force-success", str(attempt))
+        assert (code, "is being paused or stopped" in err) == (4, True), (state, of_run)
+    with db.connect() as connection:
+        assert set(connection.scalars(select(task_instance.c.state))) == {1}
+
+
+def a_run_of_a_later_definition(db: Engine, state: ProcessState = ProcessState.FAILURE) -> int:
+    """A run of version 1 of which `a` succeeded and `b` failed; version 3 has another `b`."""
+    later = json.dumps(
+        {
+            "tasks": [
+                {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}, "preTasks": []},
+                {"name": "b", "type": "SHELL", "params": {"rawScript": "id"}, "preTasks": ["a"]},
+            ]
+        }
+    )
+    number = a_definition(db, name="later", version=3, process_definition_json=later)
+    run = an_instance(db, state, process_definition_id=number, name="later-1-1357027200000")
+    an_attempt(db, run, TaskState.SUCCESS)
+    an_attempt(db, run, TaskState.FAILURE, name="b")
+    return run
+
+
+def test_a_restart_says_which_version_it_runs_and_that_a_later_one_exists(
+    cli: Cli, db: Engine
+) -> None:
+    run = str(a_run_of_a_later_definition(db))
+    shown = parsed(cli("instance", "show", run, "-o", "json"))
+    assert (shown["version"], shown["latest_version"]) == (1, 3)
+    code, _, err = cli("instance", "recover", run)
+    assert code == 0
+    assert f"instance {run} runs version 1 of its definition; version 3 exists" in err
+    assert f"orcaflow instance diff {run}" in err
+    assert commands(db)[-1][1] == {"ProcessInstanceId": run}
+
+
+def test_the_latest_version_is_taken_after_its_difference_is_printed(cli: Cli, db: Engine) -> None:
+    for verb, state in (
+        ("recover", ProcessState.FAILURE),
+        ("rerun --failed", ProcessState.FAILURE),
+        ("rerun", ProcessState.FAILURE),
+        ("resume", ProcessState.STOP),
+    ):
+        with db.begin() as connection:
+            connection.execute(command.delete())
+            connection.execute(
+                update(process_definition).values(name=process_definition.c.name + "-old")
+            )
+        run = str(a_run_of_a_later_definition(db, state))
+        code, out, err = cli("instance", *verb.split(), run, "--with-version", "latest")
+        assert code == 0, err
+        assert "version 1 → 3" in out
+        assert "results that stay: a\ntasks that run: b" in out
+        assert f"instance {run} runs version 3 of its definition\n" in err
+        assert commands(db)[-1][1] == {"ProcessInstanceId": run, "definitionVersion": "latest"}
+    assert cli("instance", "recover", run, "--with-version", "3")[0] == 2
+
+
+def test_a_run_is_compared_with_the_latest_version(cli: Cli, db: Engine) -> None:
+    run = str(a_run_of_a_later_definition(db))
+    found = parsed(cli("instance", "diff", run, "-o", "json"))
+    assert (found["version"], found["latest_version"]) == (1, 3)
+    assert (found["kept"], found["runs"], found["removed_tasks"]) == (["a"], ["b"], [])
+    assert [each["name"] for each in found["changed"]] == ["b"]
+
+
+def test_the_latest_version_is_refused_where_no_new_run_may_begin(cli: Cli, db: Engine) -> None:
+    run = str(a_run_of_a_later_definition(db))
+    with db.begin() as connection:
+        connection.execute(update(process_definition).values(release_state=0))
+    code, _, err = cli("instance", "recover", run, "--with-version", "latest")
+    assert (code, "'later' is OFFLINE" in err) == (4, True)
+    assert cli("instance", "recover", run)[0] == 0
 
 
 def test_no_other_attempt_is_declared_good(cli: Cli, db: Engine) -> None:

@@ -14,12 +14,12 @@ from sqlalchemy import Engine, select, update
 
 from api.cookies import COOKIE
 from api.policy import BASE
-from common.model.states import ProcessState
+from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from operations.log_ins import csrf_token
 from operations.session import Session
 from tests.integration.api_worlds import headers_of
-from tests.integration.cli_rows import an_instance
+from tests.integration.cli_rows import an_attempt, an_instance, commands
 from tests.integration.console_visits import get, session_of
 
 pytestmark = pytest.mark.usefixtures("at_console")
@@ -204,3 +204,43 @@ def versions_of(db: Engine) -> list[int]:
     with db.connect() as connection:
         log = t.process_definition_log
         return list(connection.scalars(select(log.c.version).order_by(log.c.version)))
+
+
+def test_the_page_of_a_run_offers_the_latest_version_and_shows_what_it_changes(
+    client: TestClient, ada: str, owner: Session, db: Engine, number: int
+) -> None:
+    with db.connect() as connection:
+        document = connection.scalar(select(t.process_definition.c.process_definition_json)) or ""
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(release_state=1))
+    run = an_instance(
+        db,
+        ProcessState.FAILURE,
+        process_definition_id=number,
+        name="flights-1-1357027200000",
+        process_instance_json=document.replace("exit 1", "exit 2"),
+    )
+    an_attempt(db, run, TaskState.SUCCESS, process_definition_id=number)
+    an_attempt(db, run, TaskState.SUCCESS, process_definition_id=number, name="c")
+    place = f"/runs/{run}/latest"
+    assert f'href="{place}"' in get(client, f"/runs/{run}", ada).text
+    page = html.unescape(get(client, place, ada).text)
+    for shown in ("<code>exit 2</code></td><td><code>exit 1</code>", "<dd><code>a</code></dd>"):
+        assert shown in page, shown
+    assert "<code>c</code>, <code>d</code>" in page
+    assert "hunter" not in page
+    (token,) = set(re.findall(r'name="csrf_token" value="(\w+)"', page))
+    headers = {"Cookie": f"{COOKIE}={ada}"}
+
+    def sent(version: str) -> Any:
+        form = {"csrf_token": token, "version": version}
+        return client.post(f"/runs/{run}/recover", data=form, headers=headers)
+
+    assert sent("1").status_code == 422
+    assert sent("latest").headers["location"] == f"/runs/{run}"
+    assert commands(db)[-1][1] == {"ProcessInstanceId": str(run), "definitionVersion": "latest"}
+    viewer = session_of(client, owner, "bob", "viewer")
+    assert "<form" not in content(get(client, place, viewer).text)
+    with db.begin() as connection:
+        connection.execute(update(t.process_instance).values(definition_version=2))
+    assert place not in get(client, f"/runs/{run}", ada).text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event, select, update
 
 from api.app import build
 from common.config import ApiConfig, Config
@@ -137,7 +137,21 @@ def test_a_script_of_1_2_1_saves_releases_starts_polls_complements_and_schedules
         "the status of process instance nightly-1 is already STOP",
     )
     repeat = {"processInstanceId": run, "executeType": "REPEAT_RUNNING"}
-    stage.done("POST", f"{below}/executors/execute", **repeat)
+    # A later version of the definition exists: the answer names both, and the next call takes it.
+    with stage.db.begin() as connection:
+        run_of = t.process_instance.c.id == run
+        name = "nightly-1-1357027200000"
+        connection.execute(update(t.process_instance).where(run_of).values(name=name))
+        connection.execute(update(t.process_definition).values(version=4))
+    named = stage.done("POST", f"{below}/executors/execute", **repeat)
+    assert named == {"version": 1, "latestVersion": 4}
+    with stage.db.begin() as connection:
+        connection.execute(t.command.delete())
+    latest = {**repeat, "definitionVersion": "latest"}
+    other = {**repeat, "definitionVersion": "3"}
+    assert stage.call("POST", f"{below}/executors/execute", **other)["code"] == 10001
+    assert stage.done("POST", f"{below}/executors/execute", **latest) is None
+    assert json.loads(started(stage).command_param)["definitionVersion"] == "latest"
     assert stage.call("POST", f"{below}/executors/execute", **repeat)["code"] == 50009
 
     stage.done(

@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse
 
 from api.console import looks
 from api.console.application import application_of
+from api.console.differences import shown
 from api.console.graph import BOX, Graph, Task, graph_of
 from api.console.history import History, Ordered, Ran, Tried, history_of
 from api.console.parts import HEADER
@@ -23,25 +24,30 @@ from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.words import Say, span_text
 from api.policy import Policy
 from common.clock import SystemClock
+from common.model.command_param import LATEST
 from common.model.commands import CommandType
 from common.model.rights import Action
-from common.model.run_names import version_in
 from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskDependType, TaskState
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations.documents.causes import cause_rows
 from operations.documents.instances import instance_row, parameter_fields, task_row
+from operations.errors import UsageError
 from operations.explaining import explain_instance
 from operations.instance_commands import execute_tasks, put_command
 from operations.instance_commands import recover as put_recovery
-from operations.instances import dag_of, instance_detail
+from operations.instances import dag_of, find_instance, instance_detail
 from operations.rights import may
 from operations.run_changes import changes_since_good
 from operations.run_orders import orders_of
+from operations.run_versions import compare_with_latest
 from operations.tasks import force_success, list_tasks
 
 _VIEWS: Final = ("graph", "timeline", "list", "parameters", "history")
 _MOST_ATTEMPTS: Final = 10_000
+_DEPENDENT: Final = "DEPENDENT"
+_MOST_NAMED: Final = 200
+"""The tasks that a list names; the number of the others is shown."""
 _OPERATE: Final = Policy(takes=Action.OPERATE, thing="instance")
 _clock = SystemClock()
 
@@ -81,7 +87,8 @@ def show(visit: Visit) -> Response:
         visit=visit,
         view=view,
         run=instance_row(detail.instance, now=now),
-        version=version_in(detail.instance.name),
+        version=detail.instance.version,
+        newer=detail.instance.latest_version if detail.instance.has_newer_version else None,
         since=_since(visit, detail.instance, attempts) if view == "graph" else None,
         look=looks.of_run(state, detail.instance.wanted_state),
         is_live=state not in TERMINAL_PROCESS_CODES,
@@ -230,13 +237,36 @@ def _verbs(visit: Visit, state: int) -> tuple[str, ...]:
 
 
 def _task_verbs(visit: Visit, state: int, task: TaskInstanceView | None) -> tuple[str, ...]:
-    """Return the verbs for the task that is looked at: there are some once its run has ended."""
-    if task is None or state not in TERMINAL_PROCESS_CODES:
+    """Return the verbs for the chosen task: for any once its run has ended, and to pass a wait."""
+    if task is None:
+        return ()
+    waits = task.task_type == _DEPENDENT and task.state == TaskState.RUNNING
+    is_live = state not in TERMINAL_PROCESS_CODES
+    if is_live and not (waits and state == ProcessState.RUNNING):
         return ()
     if not may(visit.session, Action.OPERATE, Thing.INSTANCE, visit.id):
         return ()
+    if is_live:
+        return ("pass",)
     has_failed = task.state in (TaskState.FAILURE, TaskState.KILL)
     return ("execute", "force-success") if has_failed else ("execute",)
+
+
+def show_latest(visit: Visit) -> Response:
+    """Show what the latest version of the definition changes for a run, and offer to take it."""
+    found = compare_with_latest(visit.session, visit.id)
+    run = find_instance(visit.session, found.process_instance_id)
+    return rendered(
+        "run_latest.html",
+        zone=visit.session.zone,
+        visit=visit,
+        run=run,
+        found=found,
+        difference=shown(found.difference),
+        verbs=_verbs(visit, run.state) if run.state in TERMINAL_PROCESS_CODES else (),
+        primary=_PRIMARY,
+        most=_MOST_NAMED,
+    )
 
 
 def execute(visit: Visit) -> Response:
@@ -257,10 +287,14 @@ def _ordered(kind: CommandType | None) -> Serve:
     """Return what carries a verb out; without a kind of command it goes on where the run ended."""
 
     def carry_out(visit: Visit) -> Response:
+        version = visit.form.get("version", "")
+        if version not in ("", LATEST):
+            raise UsageError("version", f"{version!r:.50} is not {LATEST!r}")
+        takes_latest = version == LATEST
         if kind is None:
-            put_recovery(visit.session, visit.id)
+            put_recovery(visit.session, visit.id, takes_latest=takes_latest)
         else:
-            put_command(visit.session, visit.id, kind)
+            put_command(visit.session, visit.id, kind, takes_latest=takes_latest)
         return RedirectResponse(f"/runs/{visit.id}", status_code=303)
 
     return carry_out
@@ -268,6 +302,9 @@ def _ordered(kind: CommandType | None) -> Serve:
 
 PAGES: Final = (
     page("/runs/{id}", Policy(takes=Action.VIEW, thing="instance"), show),
+    page(
+        "/runs/{id}/latest", Policy(takes=Action.VIEW, thing="instance"), show_latest, is_heavy=True
+    ),
     order("/runs/{id}/stop", _OPERATE, _ordered(CommandType.STOP)),
     order("/runs/{id}/pause", _OPERATE, _ordered(CommandType.PAUSE)),
     order("/runs/{id}/resume", _OPERATE, _ordered(CommandType.RECOVER_SUSPENDED_PROCESS)),

@@ -16,7 +16,6 @@ from api.console.rendering import rendered
 from api.console.table import Visit, order, page
 from api.policy import Policy
 from common.model.rights import Action
-from common.model.run_names import version_in
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView
 from operations.definition_versions import (
@@ -142,7 +141,7 @@ def _former(found: Sequence[Version], *, is_last: bool) -> frozenset[int]:
 def _used(runs: Sequence[ProcessInstanceView]) -> dict[int, Used]:
     by_version: dict[int, list[int]] = defaultdict(list)
     for each in runs:
-        version = version_in(each.name)
+        version = each.version
         if version is not None:
             by_version[version].append(each.id)
     return {version: Used(count=len(ids), newest=max(ids)) for version, ids in by_version.items()}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orcaflow.cli.commands import instance_restarts
+from orcaflow.cli.commands.instance_restarts import (
+    InstanceId,
+    TimeoutOption,
+    WaitOption,
+    say_waiting,
+)
 from orcaflow.cli.output import (
     Format,
     FormatOption,
@@ -17,12 +24,6 @@ from orcaflow.cli.output import (
     write,
     write_table,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from operations.instance_commands import PutCommand
-    from operations.session import Session
 
 app = typer.Typer(
     help="Look at process instances, watch, stop, pause, recover and delete them.",
@@ -41,13 +42,6 @@ INSTANCE_COLUMNS = (
     "duration",
     "host",
 )
-
-_WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
-_TimeoutOption = Annotated[
-    str | None,
-    typer.Option("--timeout", metavar="TIME", help="Wait no longer, as 90s, 10m or 2h."),
-]
-_Id = Annotated[int, typer.Argument(metavar="ID", help="Id of a process instance.", min=1)]
 
 
 @app.command(
@@ -73,7 +67,8 @@ def list_(
 ) -> None:
     """List process instances, the newest first.
 
-    Fields: id, name, definition, project, process_definition_id, state, state_code, wanted_state,
+    Fields: id, name, definition, project, version (of the run's copy of the definition),
+    latest_version (of the definition now), process_definition_id, state, state_code, wanted_state,
     reason, command_type, run_times, failure_strategy, priority, schedule_time, start_time,
     end_time, duration (seconds), host, owner_epoch.
     """
@@ -95,7 +90,7 @@ def list_(
 
 
 @app.command(epilog="Example: orcaflow instance show 12")
-def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
+def show(process_instance_id: InstanceId, form: FormatOption = Format.TABLE) -> None:
     """Show a process instance with its parameters, every attempt at its tasks, and its relatives.
 
     Values of parameters whose names sound secret are masked. Fields: those of `list`,
@@ -158,7 +153,7 @@ def show(process_instance_id: _Id, form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: orcaflow instance watch 12")
 def watch(
-    process_instance_id: _Id,
+    process_instance_id: InstanceId,
     *,
     timeout: Annotated[
         str | None,
@@ -202,10 +197,10 @@ def watch(
 
 @app.command(epilog="Example: orcaflow instance stop 12 --wait")
 def stop(
-    process_instance_id: _Id,
+    process_instance_id: InstanceId,
     *,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Ask for a process instance to be stopped: its tasks are ended, and no other begins.
@@ -219,10 +214,10 @@ def stop(
 
 @app.command(epilog="Example: orcaflow instance pause 12 --wait")
 def pause(
-    process_instance_id: _Id,
+    process_instance_id: InstanceId,
     *,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Ask for a process instance to be paused: what runs goes on to its end, and no other begins.
@@ -235,115 +230,7 @@ def pause(
     _signal(process_instance_id, "PAUSE", wait=wait, timeout=timeout, form=form)
 
 
-@app.command(epilog="Example: orcaflow instance resume 12 --wait")
-def resume(
-    process_instance_id: _Id,
-    *,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Go on with a process instance that was paused or stopped.
-
-    Tasks that were paused or killed run again, then all that never began; what succeeded stays.
-    Exit code 4 if it is in another state, or is being recovered already. Fields: command_id,
-    instance (as in `list`), and with --wait tasks (as in `task list`).
-    """
-    _recover(_putting(process_instance_id, "RECOVER_SUSPENDED_PROCESS"), wait, timeout, form)
-
-
-@app.command(
-    epilog=(
-        "\b\n"
-        "Examples:\n"
-        "  orcaflow instance rerun 12 --failed --wait\n"
-        "  orcaflow instance rerun 12 --all\n"
-    )
-)
-def rerun(
-    process_instance_id: _Id,
-    *,
-    failed: Annotated[
-        bool,
-        typer.Option(
-            "--failed/--all", help="Only what failed and what comes after it, or everything."
-        ),
-    ] = False,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Run a process instance that has ended again: all of it, or with --failed what is not good.
-
-    It stays the same instance, with its date. --failed keeps every success, and also runs what
-    never began. Exit code 4 if its state forbids it, or it is being recovered already. Fields:
-    command_id, instance (as in `list`), and with --wait tasks (as in `task list`).
-    """
-    kind = "START_FAILURE_TASK_PROCESS" if failed else "REPEAT_RUNNING"
-    _recover(_putting(process_instance_id, kind), wait, timeout, form)
-
-
-@app.command(epilog="Example: orcaflow instance recover 12 --wait")
-def recover(
-    process_instance_id: _Id,
-    *,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Go on where a process instance ended: as `resume`, or as `rerun --failed` if it failed.
-
-    Exit code 4 if it succeeded, still goes on, or is being recovered already. Fields: command_id,
-    instance (as in `list`), and with --wait tasks (as in `task list`).
-    """
-    from operations import instance_commands
-
-    def put(session: Session) -> PutCommand:
-        return instance_commands.recover(session, process_instance_id, notify=say)
-
-    _recover(put, wait, timeout, form)
-
-
-@app.command(
-    epilog=(
-        "\b\n"
-        "Examples:\n"
-        "  orcaflow instance execute 12 --tasks join,report\n"
-        "  orcaflow instance execute 12 --tasks join --post --wait\n"
-    )
-)
-def execute(
-    process_instance_id: _Id,
-    *,
-    tasks: Annotated[
-        str, typer.Option("--tasks", metavar="A,B", help="Tasks of the instance to run again.")
-    ],
-    only: Annotated[bool, typer.Option("--only", help="These alone; that is the default.")] = False,
-    pre: Annotated[bool, typer.Option("--pre", help="And all before them.")] = False,
-    post: Annotated[bool, typer.Option("--post", help="And all after them.")] = False,
-    wait: _WaitOption = False,
-    timeout: _TimeoutOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Run chosen tasks of a process instance that has ended, and nothing else of it.
-
-    Exit code 3 for a task that it has not, 4 for a sub process (execute them in its own definition)
-    or if it is being recovered already. Fields: command_id, instance (as in `list`), and with
-    --wait tasks (as in `task list`).
-    """
-    from common.model.states import TaskDependType
-    from operations.instance_commands import execute_tasks
-
-    if only + pre + post > 1:
-        raise typer.BadParameter("--only, --pre and --post exclude each other")
-    mode = TaskDependType.TASK_ONLY
-    if pre or post:
-        mode = TaskDependType.TASK_PRE if pre else TaskDependType.TASK_POST
-
-    def put(session: Session) -> PutCommand:
-        return execute_tasks(session, process_instance_id, tasks, mode, notify=say)
-
-    _recover(put, wait, timeout, form)
+instance_restarts.add_to(app)
 
 
 @app.command(
@@ -465,7 +352,7 @@ def _signal(
             ).instance
         else:
             if not await_taken(session, command, patience=TAKEN_WITHIN):
-                _say_waiting(command.id)
+                say_waiting(command.id)
             instance = find_instance(session, command.process_instance_id)
     if form is Format.JSON:
         row = instance_row(instance, now=SystemClock().now())
@@ -476,56 +363,3 @@ def _signal(
     if wait and instance.state != ProcessState[kind]:
         # It came to its own end before the command reached it.
         raise typer.Exit(1)
-
-
-def _putting(process_instance_id: int, kind: str) -> Callable[[Session], PutCommand]:
-    from common.model.commands import CommandType
-    from operations.instance_commands import put_command
-
-    def put(session: Session) -> PutCommand:
-        return put_command(session, process_instance_id, CommandType[kind], notify=say)
-
-    return put
-
-
-def _recover(
-    put: Callable[[Session], PutCommand], wait: bool, timeout: str | None, form: Format
-) -> None:
-    from operations.session import opened
-    from orcaflow.cli.commands.run import report_begun, watched
-    from orcaflow.cli.options import patience_of
-    from orcaflow.cli.waiting import TAKEN_WITHIN, await_taken, await_taken_or_time_out
-
-    patience = patience_of(timeout, wait=wait)
-    with opened() as session:
-        command = put(session)
-        try:
-            if not wait:
-                if await_taken(session, command, patience=TAKEN_WITHIN):
-                    report_begun(session, command.id, command.process_instance_id, form)
-                else:
-                    _report_waiting(command.id, form)
-                return
-            await_taken_or_time_out(session, command, patience)
-            ended_well = watched(session, command.id, command.process_instance_id, patience, form)
-        except KeyboardInterrupt:
-            say(
-                "\nNot watching any more; it goes on."
-                f" Watch it: `orcaflow instance watch {command.process_instance_id}`"
-            )
-            raise typer.Exit(130) from None
-    if not ended_well:
-        raise typer.Exit(1)
-
-
-def _report_waiting(command_id: int, form: Format) -> None:
-    _say_waiting(command_id)
-    if form is Format.JSON:
-        print_json({"command_id": command_id, "instance": None})
-
-
-def _say_waiting(command_id: int) -> None:
-    say(
-        f"command {command_id} waits: no master has taken it yet. It is carried out when one does"
-        f" (orcaflow instance why --command {command_id})"
-    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.definition_diff import Difference, ValueChange
 from operations.definition_versions import Compared
+from operations.run_versions import RunAndLatest
 from orcaflow.cli.output import escaped, write
 
 
@@ -15,6 +16,23 @@ def print_difference(compared: Compared) -> None:
     """Print the difference of two versions for people."""
     write(f"{escaped(compared.name)}: version {compared.before} → {compared.after}")
     print_changes(compared.difference)
+
+
+def print_run_and_latest(compared: RunAndLatest) -> None:
+    """Print the difference between a run and the latest version, and what would run with it."""
+    before = "?" if compared.version is None else compared.version
+    name = escaped(compared.definition)
+    write(
+        f"process instance {compared.process_instance_id} of {name}: version {before} →"
+        f" {compared.latest_version}"
+    )
+    print_changes(compared.difference)
+    write(f"results that stay: {_listed(compared.kept)}")
+    write(f"tasks that run: {_listed(compared.runs)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(escaped, names)) or "none"
 
 
 def print_changes(found: Difference) -> None:
