@@ -1,4 +1,4 @@
-"""The shapes of answers and requests about shares of definitions."""
+"""The shapes of answers and requests about shares of definitions and datasets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from api.answers import Answer, Id, Shape, Text
 
 
 class Share(Answer):
-    """A project with which a definition is shared.
+    """A project with which a definition or a dataset is shared.
 
     `project` is null if you may not see that project.
     """
@@ -20,7 +20,7 @@ class Share(Answer):
 
 
 class Shares(Answer):
-    """The projects with which a definition is shared."""
+    """The projects with which a definition or a dataset is shared."""
 
     items: list[Share]
 
@@ -36,5 +36,13 @@ class Shared(Answer):
 
     definition: str
     id: int
+    project: int | str
+    changed: bool
+
+
+class SharedDataset(Answer):
+    """The outcome of a dataset's share or of its end; `changed` is false if it was so already."""
+
+    dataset: str
     project: int | str
     changed: bool

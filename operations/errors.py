@@ -42,6 +42,10 @@ class ForbiddenError(NotAllowedError):
     """The principal may see the object and not do this to it. Report it; asking again is no use."""
 
 
+class UnownedDatasetError(NotAllowedError):
+    """A dataset does not belong to a project. Report it; an administrator can assign a project."""
+
+
 class NameTakenError(NotAllowedError):
     """Another object has the name already. Report it; the sender has to choose another one."""
 

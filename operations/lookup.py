@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
 from common.model.rights import Action, Principal
-from operations.errors import UsageError
+from operations.errors import UnownedDatasetError, UsageError
 from operations.naming import MOST_CANDIDATES, Candidate, check_one, id_in
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
+    from common.store.people.datasets import DatasetRow
     from common.store.people.definitions import DefinitionRow
     from common.store.people.views import ProcessInstanceView, TaskInstanceView
 
@@ -84,6 +85,29 @@ def definition_given(
             f"there is no process definition {given}; see `orcaflow definition list`"
         )
     return found
+
+
+def dataset_given(db: Connection, principal: Principal, action: Action, name: str) -> DatasetRow:
+    """Return the dataset of this name, which the principal may do this to.
+
+    `NotFoundError` for a foreign dataset too. `UnownedDatasetError` if the dataset does not belong
+    to a project and the principal may see it.
+    """
+    from common.model.lock_needs import is_dataset_name
+    from common.store.people.datasets import dataset_named, sees_unowned
+    from common.store.people.rights import Thing
+    from operations.rights import missing, seen
+
+    found = dataset_named(db, name) if is_dataset_name(name) else None
+    if found is not None:
+        seen(db, principal, action, Thing.DATASET, found.id, given=name)
+        return found
+    if is_dataset_name(name) and sees_unowned(db, principal, name):
+        raise UnownedDatasetError(
+            f"dataset {name!r} does not belong to a project, so it can't be shared: first submit a"
+            " supervisor for it (orcaflow stream submit)"
+        )
+    raise missing(Thing.DATASET, name)
 
 
 def instance_with_id(

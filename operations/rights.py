@@ -30,14 +30,25 @@ _LISTED = {
     Thing.SCHEDULE: "there is no schedule {}; see `orcaflow schedule list`",
     Thing.COMPLEMENT: "there is no complement {}; see `orcaflow complement list`",
     Thing.COMMAND: "there is no command {}; see `orcaflow command list`",
+    Thing.DATASET: (
+        "there is no dataset {!r:.80}; the submission of its supervisor or its first publication"
+        " creates it; see `orcaflow dataset list`"
+    ),
 }
 
 
 def seen(
-    db: Connection, principal: Principal, action: Action, thing: Thing, object_id: int
+    db: Connection,
+    principal: Principal,
+    action: Action,
+    thing: Thing,
+    object_id: int,
+    *,
+    given: str | None = None,
 ) -> Held:
     """Return the rights in an object, which the principal may see and do this to.
 
+    `given` is the name in the request; None if the request has the number.
     `NotFoundError` if it is missing or foreign, `ForbiddenError` if it is only seen. The owner of
     the database has all rights, and finds out by the next statement if it is missing.
     """
@@ -45,20 +56,20 @@ def seen(
         return Held(actions=action, project_id=None)
     found = held(db, principal, thing, object_id)
     if found is None or not found.actions & Action.VIEW:
-        raise missing(thing, object_id)
+        raise missing(thing, given or object_id)
     if not found.actions & action:
         raise ForbiddenError(
-            f"{thing.value} {object_id} is in a project where you are"
+            f"{thing.value} {given or object_id} is in a project where you are"
             f" {role_of(found.actions) or 'nothing'}; this takes the right to"
             f" {(action.name or '?').lower()} there: ask one of its admins"
         )
     return found
 
 
-def missing(thing: Thing, given: int | None) -> NotFoundError:
+def missing(thing: Thing, given: int | str | None) -> NotFoundError:
     """Return the error for an object that is missing or foreign; both get the same text.
 
-    `given` is the number from the request. Never pass a number that only the tables hold.
+    `given` is the number or name from the request. Never pass one that only the tables hold.
     """
     return NotFoundError(_LISTED[thing].format(given))
 

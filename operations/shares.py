@@ -1,94 +1,147 @@
-"""Shares of definitions: the consent of a project that another one refers to a definition of it.
+"""Shares of definitions and datasets: the consent of a project that another project uses an object.
 
-A share lets the definitions of the other project run the shared one as a sub process and wait for
-its runs, and lets the members of that project read its name, its project and its version. It gives
-no right to look at its tasks or runs. Admins of the definition's project make and end shares.
+With a share of a definition, definitions of the other project run it as a sub process and wait for
+its runs, and members of that project read its name, its project and its version. With a share of a
+dataset, tasks of the other project read, lock and change it. Members need a role in the object's
+project for everything else. Admins of the object's project create and end shares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from common.clock import SystemClock
 from common.errors import NotAllowedError
-from common.model.rights import Action
+from common.model.reach import ShareKind
+from common.model.rights import Action, Principal
 from common.store.people import shares as store
+from common.store.people.rights import Thing
 from common.store.people.shares import Share
-from operations.lookup import definition_given
+from operations.errors import UnownedDatasetError
+from operations.lookup import dataset_given, definition_given
 from operations.projects import project_given
-from operations.rights import change
+from operations.rights import Change, change, missing
 from operations.session import operation
 
 if TYPE_CHECKING:
+    from common.store.connect import Connection
+    from common.store.people.datasets import DatasetRow
     from common.store.people.definitions import DefinitionRow
     from operations.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A definition after a change of its shares; `changed` is False if the change was made before.
+    """The outcome of `share` or `unshare`; `changed` is False if nothing had to change.
 
-    `project` is the other project as the caller gave it.
+    `id` is the number of a definition; datasets are addressed by name. `project` is the other
+    project as the caller gave it.
     """
 
-    definition_id: int
+    kind: ShareKind
+    id: int | None
     name: str
     project: str | int
     changed: bool
 
 
 @operation
-def share(session: Session, definition: str | int, project: str | int) -> Shared:
-    """Share a definition with another project that the caller may see."""
-    with change(
-        session,
-        "definition.share",
-        "definition",
-        object_id=definition if isinstance(definition, int) else None,
-        object_name=str(definition),
-    ) as made:
-        db = made.db
-        row = definition_given(db, session.principal, Action.ADMIN, definition)
-        made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
-        number = project_given(db, session.principal.without_choice, Action.VIEW, project)
+def share(
+    session: Session,
+    name: str | int,
+    project: str | int,
+    *,
+    kind: ShareKind = ShareKind.DEFINITION,
+) -> Shared:
+    """Share an object with another project that the caller may see."""
+    with _changed(session, "share", kind, name) as (made, row):
+        number = _other_project(made.db, session, project)
         if number == row.project_id:
             raise NotAllowedError(f"{row.name!r} is in that project; it needs no share there")
-        made.detail = f"with project {store.name_of_project(db, number)!r} ({number})"
-        changed = store.add_share(db, session.principal, row.id, number, at=SystemClock().now())
-        return Shared(definition_id=row.id, name=row.name, project=project, changed=changed)
+        other = store.name_of_project(made.db, number)
+        if other is None:
+            raise missing(Thing.PROJECT, number)
+        made.detail = f"with project {other!r} ({number})"
+        changed = store.add_share(
+            made.db, session.principal, kind, row.id, number, at=SystemClock().now()
+        )
+        if changed is None:
+            raise missing(Thing(kind), name)
+        return _shared(kind, row, project, changed=changed)
 
 
 @operation
-def unshare(session: Session, definition: str | int, project: str | int) -> Shared:
-    """End a share: new runs of the other project's tasks that refer to the definition fail.
+def unshare(
+    session: Session,
+    name: str | int,
+    project: str | int,
+    *,
+    kind: ShareKind = ShareKind.DEFINITION,
+) -> Shared:
+    """End a share: the next use of the object by a task of the other project fails.
 
-    Runs that have started are not touched. The id of a project that the caller may not see is taken
-    too, since the list of shares has it.
+    Started runs of a shared definition continue. The caller may also give the id of a project that
+    it does not see, as the list of shares shows it.
     """
+    with _changed(session, "unshare", kind, name) as (made, row):
+        number = project if isinstance(project, int) else _other_project(made.db, session, project)
+        made.detail = f"with project {number}"
+        changed = store.delete_share(made.db, kind, row.id, number)
+        return _shared(kind, row, project, changed=changed)
+
+
+@operation
+def shares(
+    session: Session, name: str | int, *, kind: ShareKind = ShareKind.DEFINITION
+) -> list[Share]:
+    """List the projects with which an object is shared."""
+    with session.engine.connect() as db:
+        try:
+            row = _given(db, session.principal, Action.VIEW, kind, name)
+        except UnownedDatasetError:
+            return []
+        return store.shares_of(db, session.principal, kind, row.id)
+
+
+@contextmanager
+def _changed(
+    session: Session, verb: str, kind: ShareKind, name: str | int
+) -> Iterator[tuple[Change, DefinitionRow | DatasetRow]]:
+    """Open the transaction of a change of an object's shares, by an admin of its project."""
     with change(
         session,
-        "definition.unshare",
-        "definition",
-        object_id=definition if isinstance(definition, int) else None,
-        object_name=str(definition),
+        f"{kind.value}.{verb}",
+        kind.value,
+        object_id=name if isinstance(name, int) else None,
+        object_name=str(name),
     ) as made:
-        db = made.db
-        row = definition_given(db, session.principal, Action.ADMIN, definition)
+        row = _given(made.db, session.principal, Action.ADMIN, kind, name)
         made.object_id, made.object_name, made.project_id = row.id, row.name, row.project_id
-        number = (
-            project
-            if isinstance(project, int)
-            else project_given(db, session.principal.without_choice, Action.VIEW, project)
-        )
-        made.detail = f"with project {number}"
-        changed = store.delete_share(db, row.id, number)
-        return Shared(definition_id=row.id, name=row.name, project=project, changed=changed)
+        yield made, row
 
 
-@operation
-def shares(session: Session, definition: str | int) -> list[Share]:
-    """List the projects with which a definition is shared."""
-    with session.engine.connect() as db:
-        row: DefinitionRow = definition_given(db, session.principal, Action.VIEW, definition)
-        return store.shares_of(db, session.principal, row.id)
+def _given(
+    db: Connection, principal: Principal, action: Action, kind: ShareKind, name: str | int
+) -> DefinitionRow | DatasetRow:
+    match kind:
+        case ShareKind.DEFINITION:
+            return definition_given(db, principal, action, name)
+        case ShareKind.DATASET:
+            return dataset_given(db, principal, action, str(name))
+        case _:
+            assert_never(kind)
+
+
+def _other_project(db: Connection, session: Session, project: str | int) -> int:
+    # The session may be limited to the object's project.
+    return project_given(db, session.principal.without_choice, Action.VIEW, project)
+
+
+def _shared(
+    kind: ShareKind, row: DefinitionRow | DatasetRow, project: str | int, *, changed: bool
+) -> Shared:
+    number = row.id if kind is ShareKind.DEFINITION else None
+    return Shared(kind=kind, id=number, name=row.name, project=project, changed=changed)

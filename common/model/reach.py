@@ -10,10 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 FOREIGN: Final = "a definition of another project"
 """The text for a definition with a name that the reader may not see."""
+
+
+class ShareKind(StrEnum):
+    """The kinds of objects that a project shares; the values are stored in `t_ds_share`.
+
+    Commands, URLs and the audit use them as names of the kinds.
+    """
+
+    DEFINITION = "definition"
+    DATASET = "dataset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

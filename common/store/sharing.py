@@ -27,23 +27,21 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.asked_items import asked_names
-from common.model.reach import Target
+from common.model.reach import ShareKind, Target
 from common.store.tables import process_definition, project, share
 from common.store.transaction import AnyRow
 
-DEFINITION: Final = "definition"
-"""The `object_type` of a definition in `t_ds_share`."""
-DATASET: Final = "dataset"
-"""The `object_type` of a dataset, whose `object_id` is its `id` in `t_ds_dataset`."""
-
 
 def is_shared(
-    object_id: ColumnElement[Any], project_id: ColumnElement[Any], *, kind: str = DEFINITION
+    object_id: ColumnElement[Any],
+    project_id: ColumnElement[Any],
+    *,
+    kind: ShareKind = ShareKind.DEFINITION,
 ) -> Any:
     """Build the condition that a definition or a dataset is shared with a project."""
     return (
         exists()
-        .where(share.c.object_type == kind)
+        .where(share.c.object_type == kind.value)
         .where(share.c.object_id == object_id)
         .where(share.c.project_id == project_id)
         .correlate_except(share)
@@ -61,14 +59,14 @@ def is_reached(
 
 def definitions_shared(project_id: ColumnElement[Any]) -> ColumnElement[Any]:
     """Build the array of the definitions of other projects that are shared with a project."""
-    found = select(share.c.object_id).where(share.c.object_type == DEFINITION)
+    found = select(share.c.object_id).where(share.c.object_type == ShareKind.DEFINITION.value)
     found = found.where(share.c.project_id == project_id).correlate_except(share)
     return func.array(found.scalar_subquery())
 
 
 def projects_sharing(definition_id: ColumnElement[Any]) -> ColumnElement[Any]:
     """Build the array of the projects with which a definition is shared."""
-    found = select(share.c.project_id).where(share.c.object_type == DEFINITION)
+    found = select(share.c.project_id).where(share.c.object_type == ShareKind.DEFINITION.value)
     found = found.where(share.c.object_id == definition_id).correlate_except(share)
     return func.array(found.scalar_subquery())
 

@@ -1,4 +1,4 @@
-"""Shares as documents: the fields of `orcaflow definition shares|share|unshare -o json`."""
+"""Shares as documents: the fields of `orcaflow definition|dataset shares|share|unshare -o json`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def share_row(share: Share) -> dict[str, object]:
 
 
 def shared_row(shared: Shared) -> dict[str, object]:
-    """Return the outcome of a share, or of its end."""
+    """Return the outcome of a share, or of its end; the name of the object is below its kind."""
     return {
-        "definition": shared.name,
-        "id": shared.definition_id,
+        shared.kind.value: shared.name,
+        **({} if shared.id is None else {"id": shared.id}),
         "project": shared.project,
         "changed": shared.changed,
     }

@@ -33,6 +33,7 @@ OF_PROJECTS: Final = frozenset(
         *("topology activate", "topology deactivate", "topology kill", "topology rebalance"),
         *("topology logs", "topology errors", "topology history"),
         *("dataset list", "dataset show", "dataset files", "dataset query"),
+        *("dataset share", "dataset unshare", "dataset shares"),
     }
 )
 """The commands with the option. A test compares them with the operations that they call."""

@@ -58,6 +58,7 @@ OVER_HTTP: Final = frozenset(
         *("worker disable", "worker enable", "worker lazy", "worker list", "worker strategy"),
         "worker set-strategy",
         *("locks list", "dataset list", "dataset show", "dataset files", "dataset query"),
+        *("dataset share", "dataset unshare", "dataset shares"),
         *("stream submit", "stream list", "stream status", "stream lag", "stream history"),
         *("stream suspend", "stream resume", "stream reset", "stream handoff"),
         "stream terminate",

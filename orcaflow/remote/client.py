@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from common.errors import (
     ConfigurationError,
@@ -169,6 +169,11 @@ class Client:
             return answer.status, answer.read(_MAX_ANSWER), answer.headers
         finally:
             connection.close()
+
+
+def path_of(kind: str, name: str) -> str:
+    """Return the path of an object that is addressed by its name."""
+    return f"/{kind}/{quote(name, safe='')}"
 
 
 def _asked(query: Mapping[str, Any] | None) -> str:

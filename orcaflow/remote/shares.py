@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
+from common.model.reach import ShareKind
 from common.store.people.shares import Share
 from operations.shares import Shared
-from orcaflow.remote.client import Client
+from orcaflow.remote.client import Client, path_of
 from orcaflow.remote.definitions import definition_named
 from orcaflow.remote.people import project_id
 
 
-def share(client: Client, definition: str, project: str | int) -> Shared:
-    """Share a definition with a project."""
-    return _shared(client.post(_place(client, definition), {"project": project}), project)
+def share(
+    client: Client, name: str, project: str | int, *, kind: ShareKind = ShareKind.DEFINITION
+) -> Shared:
+    """Share an object with a project."""
+    answer = client.post(_place(client, kind, name), {"project": project})
+    return _shared(kind, answer, project)
 
 
-def unshare(client: Client, definition: str, project: str | int) -> Shared:
+def unshare(
+    client: Client, name: str, project: str | int, *, kind: ShareKind = ShareKind.DEFINITION
+) -> Shared:
     """End a share."""
     # The other project is not the chosen one.
     number = project_id(client.everywhere(), project)
-    return _shared(client.delete(f"{_place(client, definition)}/{number}"), project)
+    return _shared(kind, client.delete(f"{_place(client, kind, name)}/{number}"), project)
 
 
-def shares(client: Client, definition: str) -> list[Share]:
-    """List the shares of a definition."""
+def shares(client: Client, name: str, *, kind: ShareKind = ShareKind.DEFINITION) -> list[Share]:
+    """List the shares of an object."""
     return [
         Share(
             project_id=each["project_id"],
@@ -34,18 +40,25 @@ def shares(client: Client, definition: str) -> list[Share]:
             user_name=each["user"],
             create_time=datetime.fromisoformat(each["create_time"]),
         )
-        for each in client.get(_place(client, definition))["items"]
+        for each in client.get(_place(client, kind, name))["items"]
     ]
 
 
-def _place(client: Client, definition: str) -> str:
-    return f"/definitions/{definition_named(client, definition).id}/shares"
+def _place(client: Client, kind: ShareKind, name: str) -> str:
+    match kind:
+        case ShareKind.DEFINITION:
+            return f"/definitions/{definition_named(client, name).id}/shares"
+        case ShareKind.DATASET:
+            return f"{path_of('datasets', name)}/shares"
+        case _:
+            assert_never(kind)
 
 
-def _shared(answer: Mapping[str, Any], project: str | int) -> Shared:
+def _shared(kind: ShareKind, answer: Mapping[str, Any], project: str | int) -> Shared:
     return Shared(
-        definition_id=answer["id"],
-        name=answer["definition"],
+        kind=kind,
+        id=answer.get("id"),
+        name=answer[kind.value],
         project=project,
         changed=answer["changed"],
     )

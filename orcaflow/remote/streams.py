@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from common.model.intervals import read_interval
 from common.model.lock_needs import LockNeed
@@ -24,7 +23,7 @@ from operations.datasets import DatasetView, FirstRows
 from operations.locks import LockView
 from operations.stream_definitions import AS_IT_IS, TaskPlace
 from operations.streams import StreamDetail, Submitted, is_masked
-from orcaflow.remote.client import Client
+from orcaflow.remote.client import Client, path_of
 from orcaflow.remote.documents import moment_of
 from orcaflow.remote.people import project_id
 
@@ -104,7 +103,7 @@ def list_streams(client: Client) -> list[SupervisorView]:
 
 def stream_given(client: Client, stream: str) -> StreamDetail:
     """Return a supervisor with its open tasks."""
-    row = client.get(_path("streams", stream))
+    row = client.get(path_of("streams", stream))
     tasks = tuple(_stream_task(each) for each in row["tasks"])
     return StreamDetail(view=_stream(row, row["payload"]), tasks=tasks)
 
@@ -119,20 +118,20 @@ def stream_history(client: Client, stream: str) -> list[VersionView]:
             suspended=row["suspended"],
             create_time=datetime.fromisoformat(row["created"]),
         )
-        for row in client.get(f"{_path('streams', stream)}/history")["items"]
+        for row in client.get(f"{path_of('streams', stream)}/history")["items"]
     ]
 
 
 def suspend_stream(client: Client, stream: str, *, suspended: bool) -> int:
     """Suspend a supervisor, or resume it."""
     word = "suspend" if suspended else "resume"
-    version: int = client.post(f"{_path('streams', stream)}/{word}")["version"]
+    version: int = client.post(f"{path_of('streams', stream)}/{word}")["version"]
     return version
 
 
 def terminate_stream(client: Client, stream: str) -> int:
     """Have a supervisor end."""
-    version: int = client.post(f"{_path('streams', stream)}/terminate")["version"]
+    version: int = client.post(f"{path_of('streams', stream)}/terminate")["version"]
     return version
 
 
@@ -159,7 +158,7 @@ def list_datasets(client: Client) -> tuple[DatasetSummary, ...]:
 
 def show_dataset(client: Client, name: str, *, interval: str | None = None) -> DatasetView:
     """Return a dataset with its segments, of which only the number of files is known here."""
-    row = client.get(_path("datasets", name), {"interval": interval})
+    row = client.get(path_of("datasets", name), {"interval": interval})
     return DatasetView(
         summary=_summary(row["dataset"]),
         segments=tuple(_segment(each) for each in row["segments"]),
@@ -177,7 +176,7 @@ def show_dataset(client: Client, name: str, *, interval: str | None = None) -> D
 
 def dataset_files(client: Client, name: str, *, interval: str | None = None) -> tuple[Path, ...]:
     """Return the files of a dataset, as the computer of the server has them."""
-    items = client.get(f"{_path('datasets', name)}/files", {"interval": interval})["items"]
+    items = client.get(f"{path_of('datasets', name)}/files", {"interval": interval})["items"]
     return tuple(Path(each["file"]) for each in items)
 
 
@@ -191,7 +190,7 @@ def first_rows(
 ) -> FirstRows:
     """Return some rows of a dataset."""
     query = {"interval": interval, "columns": list(columns), "limit": limit}
-    found = client.get(f"{_path('datasets', name)}/rows", query)
+    found = client.get(f"{path_of('datasets', name)}/rows", query)
     times = {at for at, column in enumerate(found["columns"]) if column in found["times"]}
     return FirstRows(
         columns=tuple(found["columns"]),
@@ -203,12 +202,8 @@ def first_rows(
     )
 
 
-def _path(kind: str, name: str) -> str:
-    return f"/{kind}/{quote(name, safe='')}"
-
-
 def _requested(client: Client, stream: str, word: str, body: Mapping[str, Any]) -> int:
-    made: int = client.post(f"{_path('streams', stream)}/{word}", body)["request"]
+    made: int = client.post(f"{path_of('streams', stream)}/{word}", body)["request"]
     return made
 
 

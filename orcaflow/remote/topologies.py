@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import quote
 
 from common.model.topologies import Report, Wanted
 from common.model.topology_graphs import TopologyGraph
@@ -18,7 +17,7 @@ from common.store.people.topologies import (
 from operations.topologies import WAIT_SECONDS, OrderedTopology
 from operations.topology_submission import Submission, SubmittedTopology
 from operations.topology_views import TopologyLine
-from orcaflow.remote.client import Client
+from orcaflow.remote.client import Client, path_of
 from orcaflow.remote.documents import moment_of
 from orcaflow.remote.people import project_id
 
@@ -71,7 +70,7 @@ def list_topologies(client: Client) -> list[TopologyLine]:
 
 def topology_given(client: Client, topology: str) -> TopologyView:
     """Return one topology, with its run, its last report and its graph."""
-    row = client.get(f"/topologies/{quote(topology, safe='')}")
+    row = client.get(path_of("topologies", topology))
     run, attempt = row["run"], row["attempt"]
     return TopologyView(
         name=row["name"],
@@ -103,7 +102,7 @@ def topology_history(client: Client, topology: str) -> list[TopologyVersion]:
             user_id=row["user_id"],
             create_time=datetime.fromisoformat(row["created"]),
         )
-        for row in client.get(f"/topologies/{quote(topology, safe='')}/history")["items"]
+        for row in client.get(f"{path_of('topologies', topology)}/history")["items"]
     ]
 
 
@@ -145,7 +144,7 @@ def kill_topology(
 def _ordered(
     client: Client, topology: str, order: str, body: Mapping[str, Any] | None = None
 ) -> OrderedTopology:
-    row = client.post(f"/topology/{quote(topology, safe='')}/{order}", body)
+    row = client.post(f"{path_of('topology', topology)}/{order}", body)
     return OrderedTopology(
         name=row["topologyId"], number=row["number"], command_id=row["command_id"]
     )

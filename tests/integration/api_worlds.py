@@ -410,7 +410,7 @@ def a_request(name: str, number: int, new: str) -> tuple[Any, dict[str, Any]]:
             return {"reason": "n"}, {}
         case "definitions/release":
             return {"ids": [number], "release_state": "OFFLINE"}, {}
-        case "definitions/{id}/shares":
+        case "definitions/{id}/shares" | "datasets/{id}/shares":
             return {"project": 1}, {}
         case "definitions/{id}/restore":
             return {"version": 1}, {}

@@ -270,6 +270,8 @@ def some_streams(db: Engine) -> None:
                 dataset="flights", stream="events", partition=0, offset=4, max_event_time=NOW
             )
         )
+        # It belongs to a project, and is empty.
+        connection.execute(insert(t.dataset).values(name="arrivals", project_id=1))
 
 
 def stream_journey(run: Cli, place: Path) -> Iterator[tuple[int, str, str]]:
@@ -493,7 +495,7 @@ SAME: Final = (
     *("definition shares nightly", "definition shares nightly -o json", "definition shares nobody"),
     *("definition share nightly --with default", "definition share nobody --with default"),
     *("definition share nightly --with nowhere", "definition unshare nightly --with default"),
-    *("definition unshare nightly --with 7 -o json",),
+    *("definition unshare nightly --with 7 -o json", "definition share nightly --with 7"),
     *("definition versions other", "definition versions nobody", "definition diff nightly"),
     *("definition diff nightly -o json", "definition diff other", "definition diff nobody"),
     *("definition diff nightly --from 2 --to 1", "definition diff nightly --from 3"),
@@ -507,6 +509,12 @@ SAME: Final = (
     *("dataset show flights --interval today", "dataset files flights", "dataset files nobody"),
     *("dataset query flights --interval 2000-01-01/P1D", "dataset query flights --limit 0"),
     "dataset query nobody",
+    *("dataset shares arrivals", "dataset shares arrivals -o json", "dataset shares nobody"),
+    *("dataset share arrivals --with default", "dataset share nobody --with default"),
+    *("dataset share arrivals --with nowhere", "dataset share arrivals --with 7"),
+    *("dataset unshare arrivals --with default", "dataset unshare arrivals --with 7 -o json"),
+    # These have rows and no project.
+    *("dataset shares flights", "dataset share flights --with default"),
     *("stream list", "stream list -o json", "stream status flights", "stream status gone"),
     *("stream status flights -o json", "stream status flihgts", "stream lag flights"),
     *("stream lag gone", "stream lag flights -o json", "stream history flights -o json"),

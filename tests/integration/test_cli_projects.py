@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, insert, select, update
 
 from common.model.rights import DATABASE, Principal
 from common.model.states import ProcessState, TaskState
@@ -206,15 +206,40 @@ def test_a_project_that_a_user_may_not_see_is_never_named(
     assert "there is dev" in cli(*eve, "definition", "list", "--project", "prod")[2]
 
 
-def test_a_definition_of_the_chosen_project_is_shared_with_another_one(
-    way: Cli, projects: dict[str, int]
+@pytest.mark.parametrize("kind", ["definition", "dataset"])
+def test_an_object_of_the_chosen_project_is_shared_with_another_one(
+    way: Cli, projects: dict[str, int], db: Engine, kind: str
+) -> None:
+    with db.begin() as connection:
+        dev = select(t.project.c.id).where(t.project.c.name == "dev").scalar_subquery()
+        connection.execute(insert(t.dataset).values(name="nightly", project_id=dev))
+    del projects
+    given = ("nightly", "--project", "dev", "--with", "prod")
+    done = parsed(way(kind, "share", *given, "-o", "json"))
+    assert (done[kind], done["project"], done["changed"]) == ("nightly", "prod", True)
+    assert done.keys() == {kind, "project", "changed"} | ({"id"} if kind == "definition" else set())
+    assert way(kind, "share", *given)[1] == "nightly is already shared with prod\n"
+    (shown,) = parsed(way(kind, "shares", "nightly", "--project", "dev", "-o", "json"))
+    assert shown["project"] == "prod"
+    assert way(kind, "unshare", *given)[1] == "nightly is no longer shared with prod\n"
+    assert way(kind, "unshare", *given)[1] == "nightly was not shared with prod\n"
+    assert parsed(way(kind, "shares", "nightly", "--project", "dev", "-o", "json")) == []
+
+
+def test_a_dataset_of_another_project_is_missing_in_the_chosen_one(
+    way: Cli, projects: dict[str, int], db: Engine
 ) -> None:
     del projects
-    share = ("definition", "share", "nightly", "--project", "dev", "--with", "prod")
-    assert way(*share)[0] == 0
-    shown = parsed(way("definition", "shares", "nightly", "--project", "dev", "-o", "json"))
-    assert len(shown) == 1
-    assert way("definition", "unshare", *share[2:])[0] == 0
+    with db.begin() as connection:
+        dev = select(t.project.c.id).where(t.project.c.name == "dev").scalar_subquery()
+        connection.execute(insert(t.dataset).values(name="flights", project_id=dev))
+    for line in ("shares {}", "share {} --with default", "unshare {} --with default"):
+        foreign, missing = (
+            way("dataset", *line.format(name).split(), "--project", "prod")
+            for name in ("flights", "nothing")
+        )
+        assert foreign[0] == 3
+        assert foreign[2].replace("flights", "nothing") == missing[2]
 
 
 def test_a_definition_whose_name_is_a_number_goes_before_an_id(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select, text
 
+from common.model.reach import ShareKind
 from common.model.rights import DATABASE
 from common.store import schema, tables
 from common.store.connect import engine
@@ -86,5 +87,5 @@ def test_references_between_projects_of_before_get_their_shares(
             (12, 3, 0),
             (14, 2, 0),
         ]
-        assert shares_of(db, DATABASE, 10)[0].project_name == "two"
+        assert shares_of(db, DATABASE, ShareKind.DEFINITION, 10)[0].project_name == "two"
     made.dispose()

@@ -23,6 +23,8 @@ _NAMES_OF_OBJECTS: Final = frozenset(
         *("stream", "topology", "dataset"),
     }
 )
+_BY_NAME: Final = frozenset({"operations.datasets", "operations.shares"})
+"""Modules of operations whose parameter `name` is the name of an object of a project."""
 _MAKES_OBJECTS: Final = frozenset({"submit_stream", "submit_topology"})
 _ROWS_OF_PROJECTS: Final = (
     *("DefinitionRow", "ProcessInstanceView", "TaskInstanceView", "ScheduleView"),
@@ -83,7 +85,7 @@ def _is_about_projects(operation: FunctionType) -> bool:
         for name, each in asked.items()
         if name == "documents" or "SimulationRequest" in str(each.annotation)
     }
-    is_dataset = operation.__module__ == "operations.datasets" and "name" in asked
+    by_name = operation.__module__ in _BY_NAME and "name" in asked
     made = str(inspect.signature(operation).return_annotation)
     lists = made.startswith(("list[", "tuple[")) and any(each in made for each in _ROWS_OF_PROJECTS)
     needs_ids = any(
@@ -92,7 +94,7 @@ def _is_about_projects(operation: FunctionType) -> bool:
     )
     return (
         bool(names & _NAMES_OF_OBJECTS)
-        or is_dataset
+        or by_name
         or operation.__name__ in _MAKES_OBJECTS
         or (lists and not needs_ids)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, cast, exists, func, literal, select, true
+from sqlalchemy import Connection, Text, cast, exists, func, literal, null, select, true
 from sqlalchemy.dialects.postgresql import insert
 
 from common.model.rights import Principal
@@ -73,6 +73,33 @@ def dataset_summaries(
         )
         for row in db.execute(statement)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRow:
+    """A dataset of a project; it is empty until the first publication."""
+
+    id: int
+    name: str
+    project_id: int
+
+
+def dataset_named(db: Connection, name: str) -> DatasetRow | None:
+    """Read a dataset; None if it is missing or does not belong to a project."""
+    found = db.execute(
+        select(dataset.c.id, dataset.c.name, dataset.c.project_id).where(dataset.c.name == name)
+    ).first()
+    if found is None:
+        return None
+    return DatasetRow(id=found.id, name=found.name, project_id=found.project_id)
+
+
+def sees_unowned(db: Connection, principal: Principal, name: str) -> bool:
+    """Return True if the principal may see a dataset that does not belong to a project."""
+    no_project = cast(null(), dataset.c.project_id.type)
+    rows = exists().where(segment.c.dataset == name)
+    owned = exists().where(dataset.c.name == name)
+    return bool(db.scalar(select(rows & ~owned & seen_projects(principal, no_project))))
 
 
 def own_dataset(db: Connection, name: str, project_id: int, *, anyway: bool) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, delete, func, or_, select, text
 
 from common.model.complement_states import ComplementState
+from common.model.reach import ShareKind
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
 from common.store.people.shares import delete_shares_of
 from common.store.tables import (
@@ -333,7 +334,7 @@ def delete_definitions(db: Connection, ids: Collection[int]) -> frozenset[int]:
             {"ids": sorted(set(ids))},
         )
     )
-    delete_shares_of(db, gone)
+    delete_shares_of(db, ShareKind.DEFINITION, gone)
     return gone
 
 

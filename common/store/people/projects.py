@@ -22,11 +22,12 @@ from sqlalchemy import (
     update,
 )
 
+from common.model.reach import ShareKind
 from common.model.rights import Action, Principal
 from common.model.states import LIVE_PROCESS_STATES
 from common.store.people.definitions import LARGEST_CODE
 from common.store.people.rights import SeenRead, actions_in, seen_projects
-from common.store.sharing import DATASET
+from common.store.people.shares import delete_shares_of
 from common.store.tables import (
     dataset,
     definition_draft,
@@ -35,7 +36,6 @@ from common.store.tables import (
     process_instance,
     project,
     relation_project_user,
-    share,
     stream_task,
     supervisor,
     supervisor_runtime,
@@ -292,16 +292,11 @@ def delete_project(db: Connection, project_id: int) -> bool:
     )
     db.execute(delete(stream_task).where(stream_task.c.supervisor.in_(ended)))
     db.execute(delete(supervisor).where(supervisor.c.id.in_(ended)))
-    owned = select(dataset.c.id).where(dataset.c.project_id == project_id)
-    db.execute(
-        delete(share)
-        .where(share.c.object_type == DATASET)
-        .where(share.c.object_id.in_(owned.scalar_subquery()))
-    )
+    owned = delete(dataset).where(dataset.c.project_id == project_id).returning(dataset.c.id)
+    delete_shares_of(db, ShareKind.DATASET, db.scalars(owned).all())
     for table in (
         supervisor_runtime,
         topology,
-        dataset,
         relation_project_user,
         definition_draft,
         definition_proposal,

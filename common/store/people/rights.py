@@ -64,6 +64,7 @@ class Thing(Enum):
     SCHEDULE = "schedule"
     COMPLEMENT = "complement"
     COMMAND = "command"
+    DATASET = "dataset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +339,11 @@ def _owners(thing: Thing, object_id: ColumnElement[int]) -> Select[Any] | Compou
             return _of_definition(complement).where(complement.c.id == object_id)
         case Thing.COMMAND:
             return _of_command(object_id)
+        case Thing.DATASET:
+            # Few commands are about datasets; the others need not read these tables in.
+            from common.store.tables import dataset
+
+            return select(dataset.c.project_id).where(dataset.c.id == object_id)
 
 
 def _of_definition(table: Any, *, column: Any = process_definition.c.project_id) -> Select[Any]:

@@ -1,4 +1,4 @@
-"""Shares of definitions with other projects, and the definitions that a project reaches.
+"""Shares of definitions and datasets with other projects, and the definitions that one reaches.
 
 Each function runs within a transaction of its caller.
 """
@@ -8,21 +8,27 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, delete, literal, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
-from common.model.reach import Target
+from common.model.reach import ShareKind, Target
 from common.model.rights import Principal
 from common.store.people.drafts import author_of
 from common.store.people.rights import LARGEST_ID, seen_projects
-from common.store.sharing import DEFINITION, is_reached
-from common.store.tables import process_definition, project, share, user
+from common.store.sharing import is_reached
+from common.store.tables import dataset, process_definition, project, share, user
+
+_TABLES: Final[dict[ShareKind, Table]] = {
+    ShareKind.DEFINITION: process_definition,
+    ShareKind.DATASET: dataset,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A project with which a definition is shared.
+    """A project with which a definition or a dataset is shared.
 
     `project_name` is None if the reader may not see that project. `user_name` is None if nobody is
     recorded.
@@ -35,14 +41,25 @@ class Share:
 
 
 def add_share(
-    db: Connection, principal: Principal, definition_id: int, project_id: int, *, at: datetime
-) -> bool:
-    """Share a definition with a project; False if it is shared already."""
+    db: Connection,
+    principal: Principal,
+    kind: ShareKind,
+    object_id: int,
+    project_id: int,
+    *,
+    at: datetime,
+) -> bool | None:
+    """Share an object with a project; False if it is shared already, None if it is deleted."""
+    row = _TABLES[kind].c.id
+    # A deletion waits for this transaction, and deletes the new share too.
+    held = select(row).where(row == object_id).with_for_update(read=True, key_share=True)
+    if db.scalar(held) is None:
+        return None
     made = db.execute(
         insert(share)
         .values(
-            object_type=DEFINITION,
-            object_id=definition_id,
+            object_type=kind.value,
+            object_id=object_id,
             project_id=project_id,
             user_id=author_of(principal),
             create_time=at,
@@ -52,28 +69,23 @@ def add_share(
     return made.rowcount == 1
 
 
-def delete_share(db: Connection, definition_id: int, project_id: int) -> bool:
+def delete_share(db: Connection, kind: ShareKind, object_id: int, project_id: int) -> bool:
     """End a share; False if there is none."""
-    gone = db.execute(
-        delete(share)
-        .where(share.c.object_type == DEFINITION)
-        .where(share.c.object_id == definition_id)
-        .where(share.c.project_id == project_id)
-    )
-    return gone.rowcount == 1
+    of_project = share.c.project_id == project_id
+    return db.execute(delete(share).where(_of(kind, [object_id]), of_project)).rowcount == 1
 
 
-def delete_shares_of(db: Connection, definition_ids: Collection[int]) -> None:
-    """End the shares of definitions that are deleted."""
-    db.execute(
-        delete(share)
-        .where(share.c.object_type == DEFINITION)
-        .where(share.c.object_id.in_(definition_ids))
-    )
+def delete_shares_of(db: Connection, kind: ShareKind, ids: Collection[int]) -> None:
+    """End the shares of objects that the caller has deleted."""
+    db.execute(delete(share).where(_of(kind, ids)))
 
 
-def shares_of(db: Connection, principal: Principal, definition_id: int) -> list[Share]:
-    """List the projects with which a definition is shared, by id."""
+def _of(kind: ShareKind, ids: Collection[int]) -> ColumnElement[bool]:
+    return and_(share.c.object_type == kind.value, share.c.object_id.in_(ids))
+
+
+def shares_of(db: Connection, principal: Principal, kind: ShareKind, object_id: int) -> list[Share]:
+    """List the projects with which an object is shared, by id."""
     seen = select(project.c.name).where(project.c.id == share.c.project_id)
     rows = db.execute(
         select(
@@ -83,8 +95,7 @@ def shares_of(db: Connection, principal: Principal, definition_id: int) -> list[
             share.c.create_time,
         )
         .outerjoin_from(share, user, user.c.id == share.c.user_id)
-        .where(share.c.object_type == DEFINITION)
-        .where(share.c.object_id == definition_id)
+        .where(_of(kind, [object_id]))
         .order_by(share.c.project_id)
     )
     return [
@@ -102,9 +113,9 @@ def shared_with(db: Connection, definition_ids: Collection[int]) -> dict[int, fr
     """Read the projects with which each of these definitions is shared."""
     found: dict[int, frozenset[int]] = {}
     rows = db.execute(
-        select(share.c.object_id, share.c.project_id)
-        .where(share.c.object_type == DEFINITION)
-        .where(share.c.object_id.in_(definition_ids))
+        select(share.c.object_id, share.c.project_id).where(
+            _of(ShareKind.DEFINITION, definition_ids)
+        )
     )
     for row in rows:
         found[row.object_id] = found.get(row.object_id, frozenset()) | {row.project_id}

@@ -24,8 +24,9 @@ from sqlalchemy import (
     select,
 )
 
+from common.model.reach import ShareKind
 from common.model.states import TaskState
-from common.store.sharing import DATASET, is_shared
+from common.store.sharing import is_shared
 from common.store.streams.datasets import own_new
 from common.store.tables import (
     dataset,
@@ -61,7 +62,7 @@ def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[
             func.coalesce(
                 or_(
                     owned.c.project_id == project_id,
-                    is_shared(owned.c.id, project_id, kind=DATASET),
+                    is_shared(owned.c.id, project_id, kind=ShareKind.DATASET),
                 ),
                 false(),
             )

@@ -14,6 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from common.model.reach import ShareKind
 from common.store.tables.columns import (
     code,
     code_is_no_other_id,
@@ -79,6 +80,6 @@ share: Final = Table(
     ),
     number("user_id"),
     time_now("create_time"),
-    known_words("object_type", ("definition", "dataset")),
+    known_words("object_type", ShareKind),
 )
 Index("t_ds_share_project_index", share.c.project_id, share.c.object_type)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orcaflow.cli.commands import shares
 from orcaflow.cli.output import Format, FormatOption, print_fields, print_json, print_rows, say
 
 app = typer.Typer(
@@ -133,3 +134,6 @@ def query(
     )
     if len(found.values) < found.rows:
         say(f"{len(found.values):,} of {found.rows:,} rows")
+
+
+shares.add_to_datasets(app)

@@ -432,7 +432,7 @@ def export(
 
 definition_versions.add_to(app)
 reviews.add_to(app)
-shares.add_to(app)
+shares.add_to_definitions(app)
 
 
 @app.command(epilog="Example: orcaflow definition online flights")

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, select, text
+from sqlalchemy import Engine, insert, select
 
+from common.config import Config
 from common.model.failures import FailureReason
 from common.model.intervals import read_interval
 from common.model.lock_needs import LockNeed
 from common.model.locks import LockType
+from common.model.reach import ShareKind
+from common.model.rights import DATABASE
 from common.model.states import TaskState
 from common.model.streams.progress import DatasetProgress
 from common.model.upstream import Absence, DatasetQuestion
@@ -23,9 +26,12 @@ from common.store.master.dependents import PostgresDependentStore
 from common.store.master.holds import PostgresHoldStore
 from common.store.streams.segments import used_segments
 from common.store.worker.datasets import Part, PostgresDatasetStore
+from operations import shares
 from orcaflow.datasets import DatasetConflictError, allocate, ask_lock, publish, segments
 from tests.builders import NOON
 from tests.integration.dataset_desk import Desk, an_attempt, desk, lock, some_files
+from tests.integration.reviewing import PersonsSession
+from tests.integration.store_races.dataset_stage import end, held
 from tests.integration.store_races.racing import a_run, a_submit, attempt, save
 
 DAY = "2026-11-20/P1D"
@@ -54,20 +60,31 @@ def dev(here: Engine) -> dict[str, int]:
 
 
 @pytest.fixture
-def share(here: Engine, ds: str, dev: dict[str, int]) -> Callable[[], None]:
-    """Return a function that shares the dataset with the other project, by SQL."""
+def owner(here: Engine) -> PersonsSession:
+    """A session of the owner of the database."""
+    return PersonsSession(Config(), here, DATABASE)
 
-    def insert_row() -> None:
-        with here.begin() as db:
-            db.execute(
-                text(
-                    "INSERT INTO t_ds_share (object_type, object_id, project_id, user_id)"
-                    " SELECT 'dataset', id, :project, 0 FROM t_ds_dataset WHERE name = :name"
-                ),
-                {"project": dev["project_id"], "name": ds},
-            )
 
-    return insert_row
+@pytest.fixture
+def share(owner: PersonsSession, ds: str, dev: dict[str, int]) -> Callable[[], None]:
+    """Share the dataset with the other project."""
+
+    def make() -> None:
+        made = shares.share(owner, ds, dev["project_id"], kind=ShareKind.DATASET)
+        assert made.changed
+
+    return make
+
+
+@pytest.fixture
+def unshare(owner: PersonsSession, ds: str, dev: dict[str, int]) -> Callable[[], None]:
+    """End the share of the dataset with the other project."""
+
+    def end() -> None:
+        ended = shares.unshare(owner, ds, dev["project_id"], kind=ShareKind.DATASET)
+        assert ended.changed
+
+    return end
 
 
 def publish_as(made: Engine, server: Desk, ds: str, task_id: int, **how: Any) -> None:
@@ -90,15 +107,24 @@ def files_of(made: Engine, ds: str) -> list[str]:
         return [name for each in used_segments(db, ds) for name in each.files]
 
 
-def released(made: Engine, ds: str, kind: LockType, project: dict[str, int]) -> Any:
-    """Submit a task with a lock in its definition; return its row after a pass of the master."""
-    need = LockNeed(dataset=ds, interval=DAY, type=kind, priority=100)
+def submitted(made: Engine, need: LockNeed, project: dict[str, int]) -> int:
+    """Submit a task with a lock in its definition; return its attempt, which waits for the lock."""
     saved = save(made, a_run(made, **project), a_submit("load", locks=(need,)))
     assert saved.offers == ()
     with made.connect() as db:
-        task_id = db.scalar(select(t.task_instance.c.id).order_by(t.task_instance.c.id.desc()))
+        newest = select(t.task_instance.c.id).order_by(t.task_instance.c.id.desc()).limit(1)
+        return db.execute(newest).scalar_one()
+
+
+def after_a_pass(made: Engine, task_id: int) -> Any:
+    """Return the row of an attempt after a pass of the master."""
     PostgresHoldStore(made).release(now=NOON)
     return attempt(made, task_id)
+
+
+def released(made: Engine, ds: str, kind: LockType, project: dict[str, int]) -> Any:
+    need = LockNeed(dataset=ds, interval=DAY, type=kind, priority=100)
+    return after_a_pass(made, submitted(made, need, project))
 
 
 def test_a_foreign_dataset_reads_as_a_missing_one_until_it_is_shared(
@@ -222,3 +248,53 @@ def test_a_share_names_one_dataset_and_one_project(
     assert (len(segments(ds).segments), segments(other).segments) == (1, ())
     server.enter(an_attempt(here, definition_id=999, project_id=999))
     assert json.dumps(segments(ds).segments) == "[]"
+
+
+def test_after_a_share_has_ended_a_task_reads_nothing_and_publishes_nothing_with_its_lock(
+    *,
+    here: Engine,
+    server: Desk,
+    ds: str,
+    dev: dict[str, int],
+    share: Callable[[], None],
+    unshare: Callable[[], None],
+) -> None:
+    a_dataset_of_prod(here, server, ds)
+    share()
+    task_id = an_attempt(here, **dev)
+    lock(here, task_id, ds, LockType.APPEND)
+    server.enter(task_id)
+    assert len(segments(ds).segments) == 1
+    before = files_of(here, ds)
+    unshare()
+    assert segments(ds).segments == ()
+    with pytest.raises(DatasetConflictError, match="has not shared it"):
+        ask_lock(ds, "2026-11-21/P1D", kind="APPEND")
+    with pytest.raises(DatasetConflictError, match="has not shared it"):
+        publish_as(here, server, ds, task_id, key="main")
+    assert files_of(here, ds) == before
+    # The lock stays until its attempt ends, and the tasks of the owner wait for it.
+    (held_lock,) = held(here, task_id)
+    assert not held_lock.revoked
+    waiting = submitted(here, LockNeed(dataset=ds, interval=DAY), PROD)
+    assert after_a_pass(here, waiting).state == TaskState.WAITING_DEPEND
+    end(here, task_id, TaskState.FAILURE)
+    assert after_a_pass(here, waiting).state == TaskState.SUBMITTED
+
+
+def test_a_lock_request_that_waits_fails_once_the_share_has_ended(
+    *,
+    here: Engine,
+    server: Desk,
+    ds: str,
+    dev: dict[str, int],
+    share: Callable[[], None],
+    unshare: Callable[[], None],
+) -> None:
+    a_dataset_of_prod(here, server, ds)
+    lock(here, an_attempt(here, **PROD), ds, LockType.EXCLUSIVE)
+    share()
+    waiting = submitted(here, LockNeed(dataset=ds, interval=DAY), dev)
+    assert after_a_pass(here, waiting).state == TaskState.WAITING_DEPEND
+    unshare()
+    assert after_a_pass(here, waiting).failure_reason == FailureReason.NOT_GRANTED
