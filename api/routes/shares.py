@@ -11,6 +11,7 @@ from api.route import Id, Route, delete, get, post
 from api.routes.datasets import Name
 from api.share_answers import NewShare, Shared, SharedDataset, Shares
 from common.model.reach import ShareKind
+from common.store.people.shares import Share
 from operations import shares as operations
 from operations.documents.shares import share_row, shared_row
 
@@ -47,7 +48,7 @@ def unshare_dataset(id: Name, project: _Project, session: Asked) -> dict[str, ob
     return shared_row(operations.unshare(session, id, project, kind=ShareKind.DATASET))
 
 
-def _listed(found: list[operations.Share]) -> dict[str, Any]:
+def _listed(found: list[Share]) -> dict[str, Any]:
     return {"items": [share_row(each) for each in found]}
 
 

@@ -18,12 +18,12 @@ from common.model.reach import ShareKind
 from common.model.rights import DATABASE
 from common.store import tables as t
 from common.store.people import projects as project_store
-from common.store.people.shares import add_share
+from common.store.people.shares import Share, add_share
 from operations import shares as operations
 from operations.errors import ForbiddenError
 from operations.projects import delete_project
 from operations.session import Session
-from operations.shares import Share, Shared
+from operations.shares import Shared
 from operations.streams import submit_stream
 from tests.integration.api_worlds import add_segment, headers_of_known
 from tests.integration.shared_definitions import a_member, three_projects
@@ -202,7 +202,7 @@ def test_a_project_is_not_deleted_beside_a_share_that_is_being_made(
 ) -> None:
     a_dataset(db, projects["dev"])
     with db.begin() as sharing:
-        number = sharing.scalar(select(t.dataset.c.id))
+        number = sharing.execute(select(t.dataset.c.id)).scalar_one()
         add_share(
             sharing, DATABASE, ShareKind.DATASET, number, projects["prod"], at=SystemClock().now()
         )
