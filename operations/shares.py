@@ -103,7 +103,8 @@ def shares(
             row = _given(db, session.principal, Action.VIEW, kind, name)
         except UnownedDatasetError:
             return []
-        return store.shares_of(db, session.principal, kind, row.id)
+        # The session may be limited to the project of the object.
+        return store.shares_of(db, session.principal.without_choice, kind, row.id)
 
 
 @contextmanager
