@@ -7,7 +7,7 @@ number beside its name. Times are RFC 3339 in UTC, durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -140,6 +140,7 @@ class DefinitionDetail(Definition):
     """A definition with its tasks in the order of the DAG, its schedules and its mistakes."""
 
     execution_type: str
+    complement_date_rule: str | None
     tasks: list[Node]
     schedules: list[Schedule]
     mistakes: list[str]
@@ -178,8 +179,15 @@ class Instance(Answer):
 
 
 class InstanceDetail(Instance):
-    """A run with its parameters; values of names that sound secret are masked."""
+    """A run with its parameters; values of names that sound secret are masked.
 
+    `business_time` is the moment from which its dates are counted, where that is another one than
+    `schedule_time`, as by the rule `business_date`.
+    """
+
+    business_date: date | None
+    date_rule: str | None
+    business_time: datetime | None
     command_param: str | None
     global_params: str | None
 

@@ -30,6 +30,7 @@ class ComplementRequest(Shape):
     order: Literal["ascending", "descending"] = "ascending"
     on_failure: Literal["stop", "continue"] = "stop"
     reprocess: Literal["missing", "failed", "all"] = "all"
+    date_rule: Literal["schedule_time", "business_date"] | None = None
     downstream: Literal["none", "direct", "all"] = "none"
     confirmed: bool = False
     start_nodes: Annotated[list[Text], Field(max_length=10_000)] = Field(default_factory=list)
@@ -64,6 +65,7 @@ class Complement(Answer):
     order: str
     on_failure: str
     reprocess: str
+    date_rule: str
     timezone: str
     after_id: int | None
     command_id: int | None
@@ -112,6 +114,7 @@ class ComplementDate(Answer):
     id: int
     position: int
     date: str
+    business_date: str | None
     schedule_time: datetime
     state: str
     process_instance_id: int | None
@@ -134,6 +137,7 @@ class PlannedDate(Answer):
     """A date that would run, or be skipped because of the run that it has."""
 
     date: str
+    business_date: str | None
     schedule_time: datetime
     process_instance_id: int | None
     instance_state: str | None
@@ -151,6 +155,7 @@ class Plan(Answer):
     order: str
     on_failure: str
     reprocess: str
+    date_rule: str
     dates: list[PlannedDate]
     to_run: int
     to_skip: int

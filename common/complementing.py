@@ -15,6 +15,7 @@ both ends of the range (traps T31, T32); all is written or nothing (T73).
 | `allLevelDependent` | `true`: and those that wait for these |
 | `onFailure` | `stop` (else) or `continue` |
 | `reprocess` | `missing`, `failed` or `all` (else) |
+| `complementDateRule` | `schedule_time` or `business_date`; else the definition's rule |
 | `confirmed` | `true`: more dates than the limit are meant |
 """
 
@@ -28,6 +29,7 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 from zoneinfo import ZoneInfo
 
+from common.business_dates import moment_of_date
 from common.cron import Timetable, merged
 from common.dag import DagError, build_dag
 from common.errors import BadCommandError, InvalidDefinitionError
@@ -37,6 +39,7 @@ from common.model.commands import Command
 from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
 from common.model.complements import ComplementRequest, NewComplement, RunSettings
 from common.model.control import Dependent
+from common.model.date_rules import DateRule
 from common.model.definitions import ProcessGraph
 from common.model.depend_items import DependItem
 from common.model.plans import DefinitionSnapshot, DependentDefinition
@@ -102,6 +105,7 @@ def read_request(command: Command, *, zone: ZoneInfo) -> ComplementRequest:
         reprocess=_word(param, ParamKey.REPROCESS, Reprocess, Reprocess.ALL),
         downstream=_downstream(param),
         confirmed=_flag(param, ParamKey.CONFIRMED),
+        date_rule=param.date_rule,
         settings=RunSettings(
             task_depend_type=command.task_depend_type,
             failure_strategy=command.failure_strategy,
@@ -134,15 +138,18 @@ def plan_complements(
     zone: ZoneInfo,
     graph: Callable[[str], ProcessGraph],
     utmost: int = UTMOST_DATES,
+    date_rule: DateRule = DateRule.SCHEDULE_TIME,
 ) -> tuple[NewComplement, ...]:
     """The complements to be written: of the definition itself, then of those downstream in turn.
 
     `schedules` are the online ones of the definition, `dependents` the definitions with DEPENDENT
-    tasks, `zone` the cluster's. All complements together have at most `utmost` dates. Raises
+    tasks, `zone` the cluster's. All complements together have at most `utmost` dates. They follow
+    one rule of dates: the request's, else the definition's, else the cluster's, `date_rule`. Raises
     `BadCommandError` with the mistake.
     """
+    request = replace(request, date_rule=request.date_rule or definition.date_rule or date_rule)
     dates, zone_name = complement_dates(request, schedules, zone=zone, utmost=utmost)
-    found = [_new(request, request.process_definition_id, dates, zone_name, after=None)]
+    found = [_new(request, request.process_definition_id, dates, zone_name, schedules, after=None)]
     if request.downstream is Downstream.NONE:
         return tuple(found)
     spans = _spans(request, dates, _zone(zone_name, zone))
@@ -174,7 +181,8 @@ def plan_complements(
             )
         # One that fires once a month has nothing to do for a week in the middle of it.
         if own_dates:
-            found.append(_new(request, each.id, own_dates, own_zone, after=len(found) - 1))
+            own = each.schedules
+            found.append(_new(request, each.id, own_dates, own_zone, own, after=len(found) - 1))
     return tuple(found)
 
 
@@ -331,9 +339,16 @@ def _new(
     definition_id: int,
     dates: tuple[datetime, ...],
     zone_name: str,
+    schedules: Sequence[Schedule],
     *,
     after: int | None,
 ) -> NewComplement:
+    rule, zone = request.date_rule, zone_named(zone_name)
+    assert rule is not None, "the rule was chosen"
+    try:
+        moment_of_date(max(dates), rule, zone)
+    except ParameterError as error:
+        raise BadCommandError(f"no day follows the last date: {error}") from error
     # Start nodes are those of the definition that was asked for.
     own = after is None
     settings = request.settings
@@ -358,7 +373,19 @@ def _new(
             start_params=settings.start_params,
         ),
         after=after,
+        date_rule=rule,
+        at_most_daily=_fire_at_most_daily(schedules, zone),
     )
+
+
+def _fire_at_most_daily(schedules: Sequence[Schedule], zone: ZoneInfo) -> bool:
+    """Return True if the definition has one run a day at most, as far as its schedules say it."""
+    if len(schedules) != 1:
+        return not schedules
+    try:
+        return timetable_of(schedules[0], zone=zone).cron.fires_at_most_daily
+    except ScheduleFaultError:
+        return False
 
 
 def _dates_of_range(

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from common.clock import Clock
 from common.config import MasterConfig
 from common.model.cluster import Node
+from common.model.date_rules import DateRule
 from common.registry.protocol import Registry
 from common.runtime.service import Loop
 from common.runtime.wakes import Wakes
@@ -78,7 +79,7 @@ class Master:
         config: MasterConfig,
         *,
         zone: ZoneInfo,
-        complement_uses_chosen_date: bool = True,
+        date_rule: DateRule = DateRule.SCHEDULE_TIME,
         clock: Clock,
         registry: Registry,
         stores: Stores,
@@ -119,7 +120,6 @@ class Master:
                 stop_deadline=timedelta(seconds=config.stop_deadline_seconds),
                 exec_task_num=config.exec_task_num,
                 zone=zone,
-                complement_uses_chosen_date=complement_uses_chosen_date,
             ),
         )
         self.hints = hints
@@ -171,11 +171,7 @@ class Master:
             membership=registry.membership,
             identity=self.identity,
             runs=self.runs,
-            origin=Origin(
-                zone=zone,
-                graph=graphs.graph,
-                complement_uses_chosen_date=complement_uses_chosen_date,
-            ),
+            origin=Origin(zone=zone, graph=graphs.graph, date_rule=date_rule),
             clock=clock,
             admitted=admitted,
             waits=lambda: self.wakes.wake(HoldLoop.name),

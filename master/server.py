@@ -29,6 +29,7 @@ from common.datasource_keys import DatasourceKeyError, DatasourceKeys, key_file
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
+from common.model.date_rules import DateRule
 from common.model.streams.connections import properties_in
 from common.model.streams.consumer import ConsumerPropertyError, allowed_environment
 from common.model.streams.spec import SupervisorSpec
@@ -138,7 +139,7 @@ def run(config: Config) -> int:
         master = Master(
             settings,
             zone=zone,
-            complement_uses_chosen_date=config.complement_uses_chosen_date,
+            date_rule=DateRule(config.complement_date_rule),
             clock=clock,
             registry=registry,
             stores=Stores(

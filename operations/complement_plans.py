@@ -6,11 +6,12 @@ complement rest on the same median.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from statistics import median
 
+from common.business_dates import slots_of
 from common.model.complement_states import Reprocess
 from common.model.complements import NewComplement
 from common.model.rights import Action
@@ -134,15 +135,15 @@ def skip_reason(reprocess: Reprocess, process_instance_id: int, state: int) -> s
 
 
 def _date_plans(db: Connection, new: NewComplement) -> tuple[DatePlan, ...]:
-    runs = newest_runs(db, new.process_definition_id, new.dates)
-    return tuple(_date_plan(each, runs, new.reprocess) for each in new.dates)
+    runs = newest_runs(db, new.process_definition_id, slots_of(new))
+    return tuple(
+        _date_plan(each, runs.get(place), new.reprocess) for place, each in enumerate(new.dates)
+    )
 
 
 def _date_plan(
-    schedule_time: datetime, runs: Mapping[datetime, tuple[int, int]], reprocess: Reprocess
+    schedule_time: datetime, run: tuple[int, int] | None, reprocess: Reprocess
 ) -> DatePlan:
-    # Moments of a repeated hour are equal to no moment of another zone.
-    run = runs.get(schedule_time.astimezone(UTC))
     if run is None:
         return DatePlan(schedule_time=schedule_time)
     instance_id, state = run

@@ -22,6 +22,7 @@ from common.errors import BadCommandError, NotAllowedError, SchedulerError
 from common.model.alerts import warning_group_of
 from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
 from common.model.complements import ComplementRequest, NewComplement, RunSettings
+from common.model.date_rules import DateRule
 from common.model.definitions import ProcessGraph, read_process_json
 from common.model.plans import DefinitionSnapshot
 from common.model.rights import Action
@@ -77,6 +78,8 @@ class ComplementOptions:
     order: RunOrder = RunOrder.ASCENDING
     on_failure: OnFailure = OnFailure.STOP
     reprocess: Reprocess = Reprocess.ALL
+    date_rule: DateRule | None = None
+    """The meaning of the dates; None leaves that to the definition."""
     downstream: Downstream = Downstream.NONE
     confirmed: bool = False
     start_nodes: tuple[str, ...] = ()
@@ -195,6 +198,7 @@ def _check_size(complements: Sequence[NewComplement], limit: int) -> None:
             ",".join(settings.start_node_names),
             settings.start_params,
             settings.environment_code,
+            each.date_rule,
         )
         if len(text.encode("utf-8", "replace")) > limit:
             raise NotAllowedError(
@@ -233,6 +237,7 @@ def _new_complements(
             graph=_graph,
             # A command-line process may run long; a thread of a server may not.
             utmost=UTMOST_DATES if session.principal.owns_database else UTMOST_DATES_OF_ROW,
+            date_rule=DateRule(session.config.complement_date_rule),
         )
     except BadCommandError as error:
         raise NotAllowedError(str(error)) from error
@@ -278,6 +283,7 @@ def _request(
         order=options.order,
         on_failure=options.on_failure,
         reprocess=options.reprocess,
+        date_rule=options.date_rule,
         downstream=options.downstream,
         confirmed=options.confirmed,
         settings=settings,
@@ -325,4 +331,5 @@ def _snapshot(row: DefinitionRow) -> DefinitionSnapshot:
         timeout_minutes=row.timeout_minutes,
         tenant_id=row.tenant_id,
         project_id=row.project_id,
+        date_rule=row.date_rule,
     )

@@ -232,6 +232,9 @@ def _file(recorded: Recorded, document: DefinitionDocument) -> dict[str, Any]:
         made["description"] = document.description
     if document.execution_type:
         made["executionType"] = document.execution_type.name
+    rule = document.date_rule or document.former_date_rule
+    if rule is not None:
+        made["complementDateRule"] = rule.value
     if recorded.schedule is not None:
         made["schedules"] = [recorded.schedule]
     return made | {"processDefinitionJson": inner}

@@ -228,16 +228,13 @@ class Cluster:
 
     def upgrade_schema(self) -> list[str]:
         """Upgrade the database to this version's schema, and create the key of a new one."""
-        import getpass
-
         from common.config import database_url
         from common.store.connect import engine
-        from common.store.schema import upgrade
-        from operations.secret_keys import make_key_of_new
+        from operations.database import bring_up
 
         made = engine(database_url(self.config), pool_size=1, application_name="orcaflow-upgrade")
         try:
-            return make_key_of_new(self.config, made, upgrade(made, os_user=getpass.getuser()))
+            return bring_up(self.config, made)
         finally:
             made.dispose()
 

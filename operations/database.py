@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 
+from common.config import Config
 from common.store import schema
-from common.store.connect import place_of
+from common.store.connect import Engine, place_of
 from common.store.reading import READER, reading_statements
-from common.store.schema import REVISION
+from common.store.schema import REVISION, FormerRules
 from operations.secret_keys import make_key_of_new
 from operations.session import Session
+from operations.times import cluster_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +32,17 @@ def upgrade_database(session: Session) -> DatabaseRevision:
 
     For a new database, this also creates the key that encrypts its secrets.
     """
-    applied = schema.upgrade(session.engine, os_user=getpass.getuser())
-    make_key_of_new(session.config, session.engine, applied)
+    applied = bring_up(session.config, session.engine)
     return DatabaseRevision(database=place_of(session.url), applied=tuple(applied))
+
+
+def bring_up(config: Config, engine: Engine) -> list[str]:
+    """Apply the revisions that are missing, and return them; a new database gets its key."""
+    former = FormerRules(
+        complement_uses_chosen_date=config.complement_uses_chosen_date, zone=cluster_zone(config)
+    )
+    applied = schema.upgrade(engine, os_user=getpass.getuser(), former=former)
+    return make_key_of_new(config, engine, applied)
 
 
 def check_database(session: Session) -> DatabaseRevision:

@@ -2,8 +2,8 @@
 
 A file holds one JSON object, a list of them, or a bare 1.2 JSON that gets its name elsewhere; one
 whose name ends in `.yaml` has the same in YAML. An object has `name` and `processDefinitionJson`
-(an object, or text that holds one), and may have
-`description`, `globalParams`, `timeout` (minutes), `tenantId`, `executionType` and `schedules`.
+(an object, or text that holds one), and may have `description`, `globalParams`, `timeout`
+(minutes), `tenantId`, `executionType`, `complementDateRule` and `schedules`.
 Exports of DolphinScheduler are read too: 1.x is told apart by the key `processDefinitionName`, 2.x
 and 3.x by the lists of tasks and relations (`operations.later_exports`). Their ids are those of
 another database, and parts that can't be taken over are listed. The rules for the JSON itself are
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import InvalidDefinitionError
+from common.model.date_rules import DateRule
 from common.model.definitions import read_process_json
 from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
@@ -148,6 +149,9 @@ class DefinitionDocument:
     locations: str | None = None
     connects: str | None = None
     execution_type: ExecutionType | None = None
+    date_rule: DateRule | None = None
+    former_date_rule: DateRule | None = None
+    """The rule of the system that it comes from, for a new definition that names none."""
     schedules: tuple[ExportedSchedule, ...] = ()
     findings: tuple[Finding, ...] = ()
     is_later: bool = False
@@ -460,7 +464,8 @@ def _document(
     tenant = _number(
         entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
     )
-    execution_type = _execution_type(entry.wrapped.get("executionType"), wrong)
+    kind = _word(entry.wrapped, "executionType", ExecutionType.__members__, wrong)
+    rule = _word(entry.wrapped, "complementDateRule", DateRule, wrong)
     schedules: tuple[ExportedSchedule, ...] = ()
     if entry.exported or entry.wrapped.get("schedules"):
         # Most files have none, and reading cron lines takes a while to import.
@@ -494,7 +499,9 @@ def _document(
         place=entry.place,
         locations=_drawing(entry.wrapped, "processDefinitionLocations"),
         connects=_drawing(entry.wrapped, "processDefinitionConnects"),
-        execution_type=execution_type,
+        execution_type=None if kind is None else ExecutionType[kind],
+        date_rule=None if rule is None else DateRule(rule),
+        former_date_rule=DateRule.BUSINESS_DATE if entry.exported and later is None else None,
         schedules=schedules,
         is_later=later is not None,
         findings=tuple(each for each in findings if not each.is_mistake),
@@ -519,15 +526,18 @@ def _unread(entry: _Entry, rules: _Rules) -> Iterator[Finding]:
     yield from key_findings(entry.inner, strict=strict)
 
 
-def _execution_type(value: object, wrong: list[str]) -> ExecutionType | None:
-    """By name; None where the file says nothing, so that what is set stays."""
+def _word(
+    wrapped: Mapping[str, Any], key: str, known: Iterable[str], wrong: list[str]
+) -> str | None:
+    """Return the known word; None where the file has none, so that what is set stays."""
+    value = wrapped.get(key)
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or value.upper() not in ExecutionType.__members__:
-        known = ", ".join(ExecutionType.__members__)
-        wrong.append(f"executionType: must be one of {known}, not {value!r:.60}")
+    words = {each.lower(): each for each in known}
+    if not isinstance(value, str) or value.lower() not in words:
+        wrong.append(f"{key}: must be one of {', '.join(words.values())}, not {value!r:.60}")
         return None
-    return ExecutionType[value.upper()]
+    return words[value.lower()]
 
 
 def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:

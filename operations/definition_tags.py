@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
+from common.model.date_rules import DateRule
 from operations.exporting import exported_with_references
 from operations.tags import changed_meanwhile, hashed, names
 
@@ -31,6 +32,9 @@ def definition_tag(db: Connection, found: DefinitionRow) -> str:
     # Schedules have their own lives, and times in whatever zone say the same.
     document = exported_with_references(db, found, zone=ZoneInfo("UTC")).document
     document.pop("schedules", None)
+    if found.date_rule is DateRule.BUSINESS_DATE:
+        # Drafts from before the upgrade that set this rule still have the tag without it.
+        document.pop("complementDateRule", None)
     return f"v{found.version}-{hashed(document)}"
 
 

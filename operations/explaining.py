@@ -9,12 +9,14 @@ import difflib
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import date, timedelta
 
+from common.business_dates import rule_of
 from common.clock import SystemClock
 from common.config import Config
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
+from common.model.date_rules import DateRule
 from common.model.rights import Action
 from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
@@ -32,6 +34,7 @@ from common.why import (
     why_task,
 )
 from operations.health import NOT_READY, WAITING, health
+from operations.instances import business_date_of
 from operations.lookup import no_instance, task_with_id
 from operations.rights import seen
 from operations.session import Session, operation
@@ -88,6 +91,8 @@ class Explained:
     name: str
     state: int
     causes: tuple[Cause, ...]
+    business_date: date | None = None
+    date_rule: DateRule | None = None
 
 
 @operation
@@ -98,7 +103,16 @@ def explain_instance(
     facts = facts_of_instance(session, process_instance_id)
     run = facts.runs[process_instance_id]
     causes = causes_of_instance(facts, process_instance_id, task=task)
-    return Explained(name=run.name, state=run.state, causes=causes)
+    moment = run.business_time or run.schedule_time or run.start_time
+    return Explained(
+        name=run.name,
+        state=run.state,
+        causes=causes,
+        business_date=None
+        if moment is None
+        else business_date_of(moment, run.timezone_id, session.config),
+        date_rule=rule_of(run.schedule_time, run.business_time),
+    )
 
 
 def unfit(workers: Collection[Node], config: Config) -> dict[str, str]:

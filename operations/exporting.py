@@ -74,6 +74,8 @@ def exported(db: Connection, found: DefinitionRow, *, zone: ZoneInfo) -> dict[st
     execution_type = execution_type_of(db, found.id)
     if execution_type:
         document["executionType"] = ExecutionType(execution_type).name
+    if found.date_rule is not None:
+        document["complementDateRule"] = found.date_rule.value
     locations, connects = drawing(db, found.id)
     if locations:
         document["processDefinitionLocations"] = locations

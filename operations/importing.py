@@ -34,6 +34,7 @@ from common.store.people.definitions import (
     lock_imports,
     new_definition_id,
     save_definition,
+    set_date_rule,
     set_execution_type,
     set_release_state,
 )
@@ -254,6 +255,9 @@ def _saved(
         set_release_state(db, definition_id, wanted=state, at=at)
         if state is ReleaseState.OFFLINE:
             take_schedules_offline(db, [definition_id], at=at)
+    rule = document.date_rule or (document.former_date_rule if before is None else None)
+    if rule is not None:
+        set_date_rule(db, definition_id, wanted=rule, at=at)
     groups = wanted(inner).worker_group_names
     made, about_them = _schedules(
         db,

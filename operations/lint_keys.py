@@ -30,6 +30,7 @@ FILE_KEYS: Final = frozenset(
         "timeout",
         "tenantId",
         "executionType",
+        "complementDateRule",
         "schedules",
     }
 )

@@ -16,7 +16,6 @@ from common.config import Config
 from common.errors import BadCommandError, SchedulerError
 from common.masking import mask_value, secrets_in
 from common.model.command_param import CommandParam, start_document
-from common.model.commands import CommandType
 from common.params import (
     Direct,
     Property,
@@ -48,14 +47,9 @@ class Rendered:
 def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Rendered:
     """Raises `SchedulerError` for a node or parameters that can't be read."""
     zone = _zone(document, config)
-    moment = document.schedule_time or document.start_time or now
+    moment = document.moment or now
     params = _params(document.task_json)
-    system = system_parameters(
-        moment=moment,
-        zone=zone,
-        complement=(document.history_cmd or "").startswith(CommandType.COMPLEMENT_DATA.name),
-        complement_uses_chosen_date=config.complement_uses_chosen_date,
-    )
+    system = system_parameters(moment=moment, zone=zone)
     global_properties = parse_properties(document.global_params or None)
     local_properties = parse_properties(params.get("localParams") or None)
     pool = parse_properties(document.input_pool or None)

@@ -72,7 +72,6 @@ def plan_run(
             declared,
             moment=moment,
             zone=cluster_zone(session.config),
-            complement=False,
             start_params=params or {},
         )
     except ParameterError as error:

@@ -280,6 +280,7 @@ class KeptRun:
             process_instance_json="",
             executor_id=1,
             start_time=NOON,
+            moment=context.moment,
             global_params=context.global_params,
             parent_task_instance_id=int(context.hands_up),
         )

@@ -11,7 +11,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def a_claimed_task(paths: AttemptPaths, **changes: Any) -> ClaimedTask:
-    """The second attempt at `load` of a run of `daily`, scheduled and begun at `WHEN`."""
+    """The second attempt at `load` of a run of `daily`, for and begun at `WHEN`."""
     values: dict[str, Any] = {
         "id": 3,
         "process_instance_id": 2,
@@ -22,7 +22,7 @@ def a_claimed_task(paths: AttemptPaths, **changes: Any) -> ClaimedTask:
         "task_type": "SHELL",
         "task_json": "{}",
         "global_params": None,
-        "schedule_time": WHEN,
+        "moment": WHEN,
         "complement": False,
         "tenant_code": None,
         "queue": None,

@@ -93,7 +93,6 @@ class Launcher:
         home: Path,
         data_dir: Path,
         zone: ZoneInfo,
-        complement_uses_chosen_date: bool = True,
         tenant_mode: Literal["single", "tenant"],
         settings: TaskSettings,
         types: TaskTypes | None = None,
@@ -111,7 +110,6 @@ class Launcher:
         an attempt reaches this worker.
         """
         self._zone = zone
-        self._complement_uses_chosen_date = complement_uses_chosen_date
         self._tenant_mode = tenant_mode
         self._settings = settings
         self._types = types or TaskTypes()
@@ -136,7 +134,7 @@ class Launcher:
         self._refuse_encrypted(task)
         task = self._with_passwords(task)
         params, local = read_node(task)
-        moment = task.schedule_time or task.start_time
+        moment = task.moment or task.start_time
         zone = self._zone_of(task)
         global_properties = _properties("the run's global parameters", task.global_params)
         local_properties = _properties("params.localParams", local)
@@ -144,12 +142,7 @@ class Launcher:
         parameters = effective_parameters(
             global_properties,
             local_properties,
-            system=_system_parameters(
-                moment.astimezone(UTC),
-                zone,
-                complement=task.complement,
-                complement_uses_chosen_date=self._complement_uses_chosen_date,
-            ),
+            system=_system_parameters(moment.astimezone(UTC), zone),
             moment=moment,
             zone=zone,
             pool=pool,
@@ -301,16 +294,9 @@ def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=100)
-def _system_parameters(
-    moment: datetime, zone: ZoneInfo, *, complement: bool, complement_uses_chosen_date: bool
-) -> Mapping[str, str]:
+def _system_parameters(moment: datetime, zone: ZoneInfo) -> Mapping[str, str]:
     """Return the same for all attempts of a moment, which many that were claimed together have."""
-    return system_parameters(
-        moment=moment,
-        zone=zone,
-        complement=complement,
-        complement_uses_chosen_date=complement_uses_chosen_date,
-    )
+    return system_parameters(moment=moment, zone=zone)
 
 
 def _properties(place: str, stored: object) -> tuple[Property, ...]:

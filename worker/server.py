@@ -329,7 +329,6 @@ class WorkerServer:
             home=config.home,
             data_dir=data_dir,
             zone=self._zone,
-            complement_uses_chosen_date=config.complement_uses_chosen_date,
             tenant_mode=settings.tenant_mode,
             tenant_min_uid=settings.tenant_min_uid,
             settings=TaskSettings(

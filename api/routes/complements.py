@@ -32,6 +32,7 @@ from common.model.complement_states import (
     Reprocess,
     RunOrder,
 )
+from common.model.date_rules import DateRule
 from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
 from common.store.people.complement_views import ComplementView
 from operations import complement_control
@@ -128,7 +129,7 @@ def list_dates(
     positions = [each.position for each in found.dates]
     return {
         "items": [
-            date_row(each, timezone_id=zone, now=now)
+            date_row(each, timezone_id=zone, date_rule=found.view.date_rule, now=now)
             | {"id": each.id, "update_time": each.update_time}
             for each in found.dates
         ],
@@ -180,6 +181,7 @@ def _options(given: ComplementRequest) -> ComplementOptions:
         order=RunOrder(given.order),
         on_failure=OnFailure(given.on_failure),
         reprocess=Reprocess(given.reprocess),
+        date_rule=None if given.date_rule is None else DateRule(given.date_rule),
         downstream=Downstream(given.downstream),
         confirmed=given.confirmed,
         start_nodes=tuple(given.start_nodes),

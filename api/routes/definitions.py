@@ -102,6 +102,7 @@ def show_definition(
     return {
         **definition_row(found.row),
         "execution_type": found.execution_type.name,
+        "complement_date_rule": found.row.date_rule,
         "tasks": [node_row(each) for each in found.nodes],
         "schedules": [
             schedule_row(each, zone=found.zone) | {"definition_online": each.definition_is_online}

@@ -40,7 +40,13 @@ from operations.documents.causes import cause_rows
 from operations.documents.commands import command_row
 from operations.documents.definition_versions import run_and_latest_document
 from operations.documents.deletions import deleted_row
-from operations.documents.instances import instance_row, parameter_fields, relative_row, task_row
+from operations.documents.instances import (
+    date_fields,
+    instance_row,
+    parameter_fields,
+    relative_row,
+    task_row,
+)
 from operations.explaining import explain_instance
 from operations.instance_commands import PutCommand, execute_tasks, put_command, put_commands
 from operations.instance_commands import recover as put_recovery
@@ -118,7 +124,7 @@ def begin(
 def show_run(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002  # The path's name.
     """Show a run with its parameters."""
     detail = instance_detail(session, id, with_tasks=False)
-    return {**_row(detail.instance), **parameter_fields(detail)}
+    return {**_row(detail.instance), **date_fields(detail), **parameter_fields(detail)}
 
 
 def list_attempts(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002

@@ -324,8 +324,10 @@ class Config:
     """Data, logs, pid files and tasks' directories are below it; usually set as ORCAFLOW_HOME."""
     time_zone: str = ""
     """Zone of schedules and of times in parameters that name none; empty is this computer's."""
+    complement_date_rule: Literal["schedule_time", "business_date"] = "schedule_time"
+    """The meaning of complements' dates if the definition has no rule; 1.2's is business_date."""
     complement_uses_chosen_date: bool = True
-    """A complement run's business date is the chosen date (true), or the day before it (false)."""
+    """Only the upgrade to revision 0031 reads this: the rule that existing definitions keep."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that a daemon's log holds."""
     datasource_key_file: str = ""

@@ -67,6 +67,11 @@ class Cron:
         return isinstance(self._years, range) and 400 % self._years.step == 0
 
     @property
+    def fires_at_most_daily(self) -> bool:
+        """True if the line means one time of the day at most."""
+        return len(self._minutes) == len(self._seconds) == 1
+
+    @property
     def least_gap(self) -> int:
         """The shortest time between two fires, a day at most, in seconds of an even clock."""
         first, last = self._seconds[0], self._seconds[-1]

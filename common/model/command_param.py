@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from common.errors import BadCommandError
+from common.model.date_rules import DateRule
 
 _MAX_ID_DIGITS: Final = 20
 
@@ -49,6 +50,7 @@ class ParamKey(StrEnum):
     ALL_LEVELS = "allLevelDependent"
     ON_FAILURE = "onFailure"
     REPROCESS = "reprocess"
+    DATE_RULE = "complementDateRule"
     CONFIRMED = "confirmed"
 
 
@@ -119,6 +121,7 @@ class CommandParam(Mapping[str, str]):
         execution_type: str | None = None,
         environment_code: int | None = None,
         takes_latest: bool = False,
+        date_rule: DateRule | None = None,
     ) -> CommandParam:
         """Build parameters; `start_params` given as text are taken as they are."""
         texts: dict[str, str] = {}
@@ -138,6 +141,8 @@ class CommandParam(Mapping[str, str]):
             texts[ParamKey.ENVIRONMENT_CODE] = str(environment_code)
         if takes_latest:
             texts[ParamKey.VERSION] = LATEST
+        if date_rule is not None:
+            texts[ParamKey.DATE_RULE] = date_rule.value
         return cls(texts)
 
     def text(self) -> str:
@@ -257,6 +262,21 @@ class CommandParam(Mapping[str, str]):
             return self.environment_code
         except BadCommandError:
             return None
+
+    @property
+    def date_rule(self) -> DateRule | None:
+        """The rule of a complement's dates; None if the command names none.
+
+        Raises `BadCommandError` for an unknown one.
+        """
+        text = self.get(ParamKey.DATE_RULE, "").strip()
+        if not text:
+            return None
+        if text.lower() not in set(DateRule):
+            raise BadCommandError(
+                f"{ParamKey.DATE_RULE} must be one of {', '.join(DateRule)}, not {text[:40]!r}"
+            )
+        return DateRule(text.lower())
 
     def relation(self) -> dict[str, str]:
         """The keys that name a sub process's relation and its parent, as far as they are given."""

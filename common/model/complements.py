@@ -19,6 +19,7 @@ from common.model.complement_states import (
     Reprocess,
     RunOrder,
 )
+from common.model.date_rules import DateRule
 from common.model.states import FailureStrategy, Priority, TaskDependType, WarningType
 
 
@@ -57,6 +58,8 @@ class ComplementRequest:
     reprocess: Reprocess = Reprocess.ALL
     downstream: Downstream = Downstream.NONE
     confirmed: bool = False
+    date_rule: DateRule | None = None
+    """The meaning of its dates; None leaves that to the definition."""
     settings: RunSettings = field(default_factory=RunSettings)
 
 
@@ -76,6 +79,9 @@ class NewComplement:
     reprocess: Reprocess
     settings: RunSettings
     after: int | None = None
+    date_rule: DateRule = DateRule.SCHEDULE_TIME
+    at_most_daily: bool = False
+    """True if the definition has one run a day at most, as far as its schedules say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ def definition_schema(types: Mapping[str, TaskTypeSpec]) -> dict[str, Any]:
                     "timeout": DEFINITION_KEYS["timeout"],
                     "tenantId": DEFINITION_KEYS["tenantId"],
                     "executionType": DEFINITION_KEYS["executionType"],
+                    "complementDateRule": DEFINITION_KEYS["complementDateRule"],
                     "schedules": {
                         "description": "Its schedules; made OFFLINE where they are not there yet.",
                         "anyOf": [{"type": "array", "items": _SCHEDULE}, _ABSENT],

@@ -61,6 +61,7 @@ class ProcessRow:
 
     `run_scope`: the nodes that may run, if a command asked for these alone. `wanted_deadline`: the
     time by which a stop has to be over. `parent_task_instance_id` is 0 unless it is a sub process.
+    `moment`: its dates are counted from it (`common.business_dates`).
     """
 
     id: int
@@ -77,7 +78,7 @@ class ProcessRow:
     executor_id: int
     start_time: datetime | None
     global_params: str | None = None
-    schedule_time: datetime | None = None
+    moment: datetime | None = None
     complement: bool = False
     run_scope: tuple[str, ...] | None = None
     wanted_deadline: datetime | None = None

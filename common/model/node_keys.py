@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from common.model.date_rules import DateRule
 from common.model.failures import FailureReason
 from common.model.states import ExecutionType, Priority
 
@@ -108,6 +109,9 @@ DEFINITION_KEYS: Final[Mapping[str, Schema]] = {
     "timeoutStrategy": text("WARN, FAILED or WARN,FAILED."),
     "executionType": text(
         f"The meaning of a run while another one is live: {', '.join(ExecutionType.__members__)}."
+    ),
+    "complementDateRule": text(
+        f"The meaning of a complement's date: {', '.join(DateRule)}; else the cluster's."
     ),
     "name": text("The definition's name."),
     "description": text("A remark."),

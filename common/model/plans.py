@@ -13,6 +13,7 @@ from typing import TypeAlias, assert_never
 from common.model.cluster import Node
 from common.model.commands import CommandOutcome, CommandType
 from common.model.complements import NewComplement
+from common.model.date_rules import DateRule
 from common.model.grants import GrantedObject
 from common.model.instances import Ownership, TaskRow
 from common.model.reach import Target
@@ -50,6 +51,8 @@ class DefinitionSnapshot:
     """The environments and worker groups that its project may use."""
     lacked_tenant: int | None = None
     """Its tenant, if its project may not use that tenant."""
+    date_rule: DateRule | None = None
+    """The meaning of its complements' dates; None leaves that to the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class InstanceSnapshot:
     task_depend_type: TaskDependType = TaskDependType.TASK_POST
     history: tuple[str, ...] = ()
     schedule_time: datetime | None = None
+    business_time: datetime | None = None
+    """Its moment where that differs from `schedule_time` (`common.business_dates`)."""
     run_scope: tuple[str, ...] | None = None
     tasks: tuple[TaskRow, ...] = ()
     timezone_id: str | None = None
@@ -103,6 +108,7 @@ class ParentSnapshot:
     global_params: str | None
     schedule_time: datetime | None
     ancestors: tuple[int, ...]
+    business_time: datetime | None = None
     timezone_id: str | None = None
     environment_code: int | None = None
     project_id: int | None = None
@@ -195,6 +201,8 @@ class Begin:
     execution_type: ExecutionType = ExecutionType.PARALLEL
     child_of: ChildOf | None = None
     timezone_id: str | None = None
+    business_time: datetime | None = None
+    """Its moment where that differs from `schedule_time` (`common.business_dates`)."""
     complement_date_id: int = 0
     """The date of a complement that it runs for; it begins only while that still wants it."""
     is_serial_by_schedule: bool = False

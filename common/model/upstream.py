@@ -21,11 +21,11 @@ from common.model.streams.progress import DatasetProgress
 class Question:
     """A question for the newest run of this definition whose moment lies in [start, end).
 
-    The definition is named by id or, where that is None, by name. A run's moment is its schedule
-    time or, if it has none, its start. `task`: the node in question; None for the run as a whole.
-    `apart_from`: the waiting run, which never answers itself. `asking_project`: the project of the
-    waiting run, which must reach the definition; None if the run's definition was deleted.
-    `project`: the project that the item gives with the name.
+    The definition is named by id or, where that is None, by name. `common.business_dates` defines
+    the moment of a run. `task`: the node in question; None for the run as a whole. `apart_from`:
+    the waiting run, which never answers itself. `asking_project`: the project of the waiting run,
+    which must reach the definition; None if the run's definition was deleted. `project`: the
+    project that the item gives with the name.
     """
 
     definition_id: int | None
@@ -74,6 +74,7 @@ class UpstreamRun:
     id: int
     state: ProcessState
     schedule_time: datetime | None
+    moment: datetime
     start_time: datetime
     end_time: datetime | None
     task: UpstreamTask | None = None

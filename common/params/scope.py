@@ -3,8 +3,8 @@
 The master resolves global parameters; the worker does the rest for each task. The table in the
 package's docstring decides between equal names.
 
-Time placeholders in values count from `system.datetime`, those in a script from the moment given:
-in a complement run the two may differ by a day.
+Time placeholders in values and in scripts count from the same moment: the run's, or the one that a
+parameter with the name `system.datetime` gives.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,23 +29,13 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def system_parameters(
-    *,
-    moment: datetime,
-    zone: ZoneInfo,
-    complement: bool,
-    complement_uses_chosen_date: bool = True,
-    built_ins: Mapping[str, str] = _NONE,
+    *, moment: datetime, zone: ZoneInfo, built_ins: Mapping[str, str] = _NONE
 ) -> dict[str, str]:
     """The parameters that every run has; `built_ins` adds what the caller knows (names, ids).
 
-    `moment` is the schedule time, or now if there is none. The business date is the day before,
-    except in a complement run, where it is the date that was chosen and the current date is the
-    day after. `complement_uses_chosen_date` is on, as in DolphinScheduler 1.2 to 2.x; off, a
-    complement run follows the same rule as any other, as in 3.x.
+    `moment` is the run's (`common.business_dates`); the business date is the day before.
     """
     base = in_zone(moment, zone)
-    if complement and complement_uses_chosen_date:
-        base = days_later(base, 1)
     now = format_compact(base, zone)
     return {
         **built_ins,
@@ -60,8 +50,6 @@ def resolve_global_params(
     *,
     moment: datetime,
     zone: ZoneInfo,
-    complement: bool,
-    complement_uses_chosen_date: bool = True,
     built_ins: Mapping[str, str] = _NONE,
     start_params: Mapping[str, str] = _NONE,
 ) -> tuple[Property, ...]:
@@ -74,13 +62,7 @@ def resolve_global_params(
     for prop, value in start_params.items():
         known = declared.get(prop)
         declared[prop] = replace(known, value=value) if known else Property(prop=prop, value=value)
-    system = system_parameters(
-        moment=moment,
-        zone=zone,
-        complement=complement,
-        complement_uses_chosen_date=complement_uses_chosen_date,
-        built_ins=built_ins,
-    )
+    system = system_parameters(moment=moment, zone=zone, built_ins=built_ins)
     known_values = {**system, **{prop: each.value for prop, each in declared.items()}}
     references = References(known_values)
     at = _moment_of_values(known_values, moment, zone)
@@ -118,7 +100,7 @@ def effective_parameters(
     }
     known_values = {**system, **global_values, **pool_values}
     references = References(known_values)
-    at = _moment_of_values(known_values, moment, zone)
+    at = _moment_of_values({**known_values, **local_values}, moment, zone)
     worked_out = {
         prop: replace_placeholders(references.replace(value), moment=at, zone=zone)
         for prop, value in {**global_values, **local_values, **strongest}.items()
@@ -146,11 +128,12 @@ def substitute(
 ) -> str:
     """The text with every known `${name}`, then every `$[form]` replaced.
 
-    Values are put in as they are: quoting them is the author's business. `moment` is the schedule
-    time, or the start of the task if there is none, for every type of task.
+    Values are put in as they are: quoting them is the author's business. `moment` is the run's, and
+    a parameter with the name `system.datetime` goes before it, as in values.
     """
     replaced = replace_references(text, parameters)
-    return replace_placeholders(replaced, moment=moment, zone=zone)
+    at = _moment_of_values(parameters, moment, zone)
+    return replace_placeholders(replaced, moment=at, zone=zone)
 
 
 def _moment_of_values(values: Mapping[str, str], moment: datetime, zone: ZoneInfo) -> datetime:

@@ -31,18 +31,20 @@ from sqlalchemy import (
     update,
 )
 
+from common.business_dates import slots_of
 from common.model.command_param import CommandParam
 from common.model.complement_states import ComplementState, DateState, Reprocess
 from common.model.complements import NewComplement
+from common.model.date_rules import DateRule
 from common.model.plans import DependentDefinition
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, ReleaseState
+from common.store.business_times import newest_run_in
 from common.store.schedules import read_schedules
 from common.store.sharing import candidates_named_in, definitions_shared, reached_by
 from common.store.tables import (
     complement,
     complement_date,
     process_definition,
-    process_instance,
 )
 from common.store.transaction import unnested
 
@@ -60,7 +62,10 @@ _NAME_FORMER: Final = (
     .values(after_id=_FOLLOWING.c.after_id)
 )
 _NEW: Final = unnested("new", position=Integer, schedule_time=_MOMENT)
-_RUN: Final = process_instance.alias("run")
+# A date that may have runs already.
+_DATED: Final = unnested(
+    "new", position=Integer, schedule_time=_MOMENT, slot_start=_MOMENT, slot_end=_MOMENT
+)
 
 
 def _state_name(state: ColumnElement[int]) -> ColumnElement[str]:
@@ -68,17 +73,7 @@ def _state_name(state: ColumnElement[int]) -> ColumnElement[str]:
     return case(known, value=state, else_=func.concat("state ", state))
 
 
-# What there is of a date already; both conditions, the first so that the index is used.
-_NEWEST_RUN: Final = (
-    select(_RUN.c.id, _RUN.c.state)
-    .where(_RUN.c.process_definition_id == bindparam("whose", type_=Integer))
-    .where(func.coalesce(_RUN.c.schedule_time, _RUN.c.start_time) == _NEW.c.schedule_time)
-    .where(_RUN.c.schedule_time == _NEW.c.schedule_time)
-    .where(_RUN.c.is_sub_process == 0)
-    .order_by(_RUN.c.id.desc())
-    .limit(1)
-    .lateral("newest")
-)
+_NEWEST_RUN: Final = newest_run_in(_DATED)
 _IS_LIVE_RUN: Final = _NEWEST_RUN.c.state.in_(LIVE_PROCESS_STATES)
 _LEFT_ALONE: Final = {
     Reprocess.MISSING: _NEWEST_RUN.c.id.is_not(None),
@@ -95,11 +90,8 @@ _DATE_COLUMNS: Final = (
 
 
 def _add_dates(reprocess: Reprocess) -> Any:
-    own = (
-        bindparam("which", type_=Integer),
-        _NEW.c.position,
-        _NEW.c.schedule_time,
-    )
+    new = _NEW if reprocess is Reprocess.ALL else _DATED
+    own = (bindparam("which", type_=Integer), new.c.position, new.c.schedule_time)
     at = bindparam("now", type_=_MOMENT)
     if reprocess is Reprocess.ALL:
         chosen = select(*own, literal(DateState.PENDING.value), cast(null(), Text), at)
@@ -116,7 +108,7 @@ def _add_dates(reprocess: Reprocess) -> Any:
         ),
         else_=null(),
     )
-    joined = select(*own, state, reason, at).outerjoin_from(_NEW, _NEWEST_RUN, true())
+    joined = select(*own, state, reason, at).outerjoin_from(_DATED, _NEWEST_RUN, true())
     return insert(complement_date).from_select(_DATE_COLUMNS, joined)
 
 
@@ -148,18 +140,23 @@ def create_complements(
             {"following_id": list(former), "following_after_id": list(former.values())},
         )
     for complement_id, each in zip(ids, complements, strict=True):
+        slots = () if each.reprocess is Reprocess.ALL else slots_of(each)
         for start in range(0, len(each.dates), _CHUNK):
             dates = each.dates[start : start + _CHUNK]
-            db.execute(
-                _ADD_DATES[each.reprocess],
-                {
-                    "which": complement_id,
+            values = {
+                "which": complement_id,
+                "now": now,
+                "new_position": list(range(start + 1, start + 1 + len(dates))),
+                "new_schedule_time": list(dates),
+            }
+            if slots:
+                some = slots[start : start + _CHUNK]
+                values |= {
                     "whose": each.process_definition_id,
-                    "now": now,
-                    "new_position": list(range(start + 1, start + 1 + len(dates))),
-                    "new_schedule_time": list(dates),
-                },
-            )
+                    "new_slot_start": [slot.start for slot in some],
+                    "new_slot_end": [slot.end for slot in some],
+                }
+            db.execute(_ADD_DATES[each.reprocess], values)
     if sum(len(each.dates) for each in complements) > _MANY_DATES:
         # Until statistics are gathered by themselves, each look would read all of these.
         db.execute(text("ANALYZE t_ds_complement_date"))
@@ -176,6 +173,7 @@ def _row(each: NewComplement, *, command_id: int, now: datetime) -> dict[str, An
         "run_order": each.order.value,
         "on_failure": each.on_failure.value,
         "reprocess": each.reprocess.value,
+        "date_rule": each.date_rule.value,
         "timezone_id": each.timezone_id,
         "command_id": command_id,
         "task_depend_type": int(settings.task_depend_type),
@@ -198,6 +196,7 @@ def date_command_param(
     start_node_names: str | None,
     start_params: str | None,
     environment_code: int,
+    date_rule: DateRule,
 ) -> str:
     """Build the `command_param` of the commands for a complement's dates from its columns."""
     return CommandParam.of(
@@ -206,6 +205,7 @@ def date_command_param(
         # As the text that it is: the master that takes the command reads it strictly.
         start_params=start_params,
         environment_code=environment_code if environment_code > 0 else None,
+        date_rule=date_rule,
     ).text()
 
 

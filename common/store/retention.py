@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     delete,
     exists,
     func,
@@ -33,6 +34,7 @@ from sqlalchemy import (
 )
 
 from common.model.complement_states import ComplementState, DateState
+from common.model.date_rules import DateRule
 from common.model.states import (
     LIVE_PROCESS_CODES,
     LIVE_TASK_CODES,
@@ -40,6 +42,7 @@ from common.model.states import (
     ProcessState,
 )
 from common.retention import Need, Wait
+from common.store.business_times import DATED, MOMENT
 from common.store.sharing import candidates_named_in, reached_by
 from common.store.tables import (
     alert,
@@ -158,14 +161,12 @@ _KEEPING: Final = tuple(
     state for state in ComplementState if not state.is_ended or state is ComplementState.PAUSE
 )
 _UNBEGUN: Final = (DateState.PENDING, DateState.SUBMITTED)
-_moment = func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time)
-
 _WAITING_RUNS: Final = (
     select(
         process_instance.c.process_instance_json.label("document"),
         process_definition.c.project_id,
-        _moment.label("first"),
-        func.coalesce(process_instance.c.schedule_time, bindparam("now")).label("last"),
+        MOMENT.label("first"),
+        func.coalesce(DATED, bindparam("now")).label("last"),
     )
     .outerjoin_from(
         process_instance,
@@ -180,7 +181,14 @@ _WAITING_DATES: Final = (
         process_definition.c.process_definition_json.label("document"),
         process_definition.c.project_id,
         func.min(complement_date.c.schedule_time).label("first"),
-        func.max(complement_date.c.schedule_time).label("last"),
+        # By the other rule the moment of a date is a day later, of up to two days.
+        (
+            func.max(complement_date.c.schedule_time)
+            + case(
+                (complement.c.date_rule == DateRule.BUSINESS_DATE, timedelta(days=2)),
+                else_=timedelta(0),
+            )
+        ).label("last"),
     )
     .join_from(complement, complement_date)
     .join(process_definition, process_definition.c.id == complement.c.process_definition_id)
@@ -232,7 +240,7 @@ _ABOUT: Final = (
         process_instance.c.end_time,
         process_instance.c.flag,
         process_instance.c.process_definition_id,
-        _moment.label("moment"),
+        MOMENT.label("moment"),
     )
     .where(process_instance.c.id == any_of("ids"))
     .order_by(process_instance.c.id)

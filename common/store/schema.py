@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from time import sleep
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import (
     Connection,
@@ -43,7 +45,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 31))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 32))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -317,19 +319,28 @@ class SchemaBusyError(SchedulerError):
     """The tables were in use for too long to be changed. Nothing has been changed; try again."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerRules:
+    """The settings that decided the dates of runs before revision 0031 stored them."""
+
+    complement_uses_chosen_date: bool = True
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+
 def upgrade(
     engine: Engine,
     *,
     os_user: str,
     patience: timedelta = _PATIENCE,
     pause: Callable[[float], object] = sleep,
+    former: FormerRules | None = None,
 ) -> list[str]:
     """Apply what is missing, all of it or nothing; returns the revisions applied, none if current.
 
     `os_user` becomes the first tenant's code when the schema is new: the account that runs the
-    tasks of a fresh installation. Two upgrades at once are safe: the second waits, and finds
-    nothing to do. Raises `SchemaBusyError` if a table is never free for `patience`; it is waited
-    for a second at a time, so that daemons go on.
+    tasks of a fresh installation. `former`: the rules of dates for what there is. Two upgrades at
+    once are safe: the second waits, and finds nothing to do. Raises `SchemaBusyError` if a table is
+    never free for `patience`; it is waited for a second at a time, so that daemons go on.
     """
     # Brings metrics with it, which commands that only check the schema have no use for.
     from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
@@ -337,7 +348,7 @@ def upgrade(
     tries = max(1, patience // _LOCK_WAIT)
     for left in reversed(range(tries)):
         try:
-            return _upgrade(engine, os_user)
+            return _upgrade(engine, os_user, former or FormerRules())
         except DBAPIError as error:
             if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
                 raise
@@ -351,7 +362,7 @@ def upgrade(
     raise AssertionError("the last try has returned or raised")
 
 
-def _upgrade(engine: Engine, os_user: str) -> list[str]:
+def _upgrade(engine: Engine, os_user: str, former: FormerRules) -> list[str]:
     if not os_user:
         raise ConfigurationError("the operating-system user for the first tenant is not known")
     with engine.begin() as db:
@@ -380,6 +391,8 @@ def _upgrade(engine: Engine, os_user: str) -> list[str]:
         config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
         config.attributes["connection"] = db
         config.attributes["os_user"] = os_user
+        config.attributes["complement_uses_chosen_date"] = former.complement_uses_chosen_date
+        config.attributes["time_zone"] = former.zone
         drop_views(db)
         alembic.upgrade(config, REVISION)
         db.execute(delete(tables.version))

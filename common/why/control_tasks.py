@@ -106,6 +106,7 @@ def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
         )
     key = str(entry.get("key", "?"))
     interval = f" from {entry['from']} to {entry.get('to')}" if entry.get("from") else ""
+    day = f", business date {entry['businessDate']}," if entry.get("businessDate") else ""
     if entry.get("dataset"):
         return Cause(
             cause=CauseKind.DEPENDENT,
@@ -121,7 +122,7 @@ def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
     return Cause(
         cause=CauseKind.DEPENDENT,
         subject=f"dependent item {key}",
-        text=f"item {key}{interval}: {looked} ({entry.get('why', '')})",
+        text=f"item {key}{day}{interval}: {looked} ({entry.get('why', '')})",
         next=later,
     )
 

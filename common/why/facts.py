@@ -98,6 +98,10 @@ class Run:
     attempts: tuple[Attempt, ...] = ()
     before: tuple[Other, ...] = ()
     lost: tuple[LostAttempt, ...] = ()
+    schedule_time: datetime | None = None
+    business_time: datetime | None = None
+    """Its moment where that differs from its schedule time (`common.business_dates`)."""
+    timezone_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

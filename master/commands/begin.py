@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
+from common.business_dates import moment_of_date
 from common.dag import select
 from common.errors import BadCommandError, InvalidDefinitionError
 from common.model.command_param import CommandParam, ParamKey
-from common.model.commands import Command
+from common.model.commands import Command, CommandType
 from common.model.grants import GrantedObject, GrantKind, cure, missing
 from common.model.plans import (
     Begin,
@@ -58,10 +60,13 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         param = _with_environment(command, parent).without(
             ParamKey.VERSION, ParamKey.FRESH_CHILDREN
         )
+        business_time = _business_time(command, snapshot, zone, origin)
     except UnknownZoneError as error:
         return Reject(reason=f"command_param: {ParamKey.TIME_ZONE}: {error}")
     except BadCommandError as error:
         return Reject(reason=f"command_param: {error}")
+    except ParameterError as error:
+        return Reject(reason=f"schedule_time: {error}")
     if fault := fault_of_grants(command.worker_group_id, param.environment_code, definition):
         return Reject(reason=fault)
     begin = Begin(
@@ -92,17 +97,16 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         is_serial_by_schedule=own_execution_type is not None,
         child_of=None if parent is None else child_of(parent),
         timezone_id=timezone_id,
+        business_time=business_time,
         complement_date_id=command.complement_date_id,
     )
     try:
         global_params = resolved_global_params(
             (definition.global_params, graph.global_params),
-            history=(command.command_type.name,),
             given=command.param.start_params,
-            moment=command.schedule_time or now,
+            moment=business_time or command.schedule_time or now,
             parent=parent,
             zone=zone,
-            complement_uses_chosen_date=origin.complement_uses_chosen_date,
         )
     except ParameterError as error:
         if parent is not None and parent.is_foreign(definition):
@@ -181,6 +185,25 @@ def _timezone_id(command: Command, parent: ParentSnapshot | None) -> str | None:
     if parent is not None:
         return parent.timezone_id
     return command.param.timezone_id
+
+
+def _business_time(
+    command: Command, snapshot: Snapshot, zone: ZoneInfo, origin: Origin
+) -> datetime | None:
+    """Return the run's moment where that is not its schedule time: its parent's, or by the rule.
+
+    Raises `BadCommandError` for an unknown rule, and `ParameterError` for a date without a day
+    after it.
+    """
+    if snapshot.parent is not None:
+        return snapshot.parent.business_time
+    if command.command_type is not CommandType.COMPLEMENT_DATA or command.schedule_time is None:
+        return None
+    definition = snapshot.definition
+    of_definition = None if definition is None else definition.date_rule
+    rule = command.param.date_rule or of_definition or origin.date_rule
+    moment = moment_of_date(command.schedule_time, rule, zone)
+    return None if moment == command.schedule_time else moment
 
 
 def _execution_type(command: Command) -> ExecutionType | None:

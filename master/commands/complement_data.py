@@ -35,6 +35,7 @@ def plan(command: Command, snapshot: Snapshot, *, now: datetime, origin: Origin)
             zone=origin.zone,
             graph=origin.graph,
             utmost=UTMOST_DATES_OF_ROW,
+            date_rule=origin.date_rule,
         )
     except (BadCommandError, ParameterError) as error:
         return Reject(reason=str(error))

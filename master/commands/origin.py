@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from common.model.date_rules import DateRule
 from common.model.definitions import ProcessGraph
 
 
@@ -19,5 +20,5 @@ class Origin:
 
     zone: ZoneInfo
     graph: Callable[[str], ProcessGraph]
-    complement_uses_chosen_date: bool = True
-    """True if the business date of a complement run is the chosen date itself (contract §9.2)."""
+    date_rule: DateRule = DateRule.SCHEDULE_TIME
+    """The meaning of the dates of complements whose definitions name none (contract §9.2)."""

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 from common.errors import BadCommandError
 from common.masking import SHORTEST_MASKED
 from common.model.command_param import start_values
-from common.model.commands import CommandType
 from common.model.plans import ParentSnapshot
 from common.params import (
     Direct,
@@ -34,14 +33,12 @@ from master.logic.node_json import local_parameters
 def resolved_global_params(
     declared: tuple[str | None, ...],
     *,
-    history: Sequence[str],
     given: str | None,
     moment: datetime,
     parent: ParentSnapshot | None,
     zone: ZoneInfo,
-    complement_uses_chosen_date: bool,
 ) -> str:
-    """Resolve the global parameters, as JSON, with dates read in `zone`.
+    """Resolve the global parameters, as JSON, with dates counted from the moment in `zone`.
 
     `declared`: the sources, of which the first that has any counts; `given`: StartParams. Raises
     `ParameterError` for mistakes of an author or a user.
@@ -49,26 +46,13 @@ def resolved_global_params(
     properties: tuple[Property, ...] = ()
     for source in declared:
         properties = properties or parse_properties(source)
-    complement = is_complement(history)
     try:
         start = start_values(given)
     except BadCommandError as error:
         raise ParameterError(str(error)) from error
     if parent is not None:
-        handed_down = _handed_down(
-            parent, moment, zone, complement_uses_chosen_date=complement_uses_chosen_date
-        )
-        start = {**handed_down, **start}
-    result = list(
-        resolve_global_params(
-            properties,
-            moment=moment,
-            zone=zone,
-            complement=complement,
-            complement_uses_chosen_date=complement_uses_chosen_date,
-            start_params=start,
-        )
-    )
+        start = {**_handed_down(parent, moment, zone), **start}
+    result = list(resolve_global_params(properties, moment=moment, zone=zone, start_params=start))
     if parent is not None:
         result = _marked(result, parent)
         known = {each.prop for each in result}
@@ -98,18 +82,7 @@ def _marked(properties: Sequence[Property], parent: ParentSnapshot) -> list[Prop
     ]
 
 
-def is_complement(history: Sequence[str]) -> bool:
-    """Return True if an instance's first command was COMPLEMENT_DATA (contract §9.2)."""
-    return bool(history) and history[0] == CommandType.COMPLEMENT_DATA.name
-
-
-def _handed_down(
-    parent: ParentSnapshot,
-    moment: datetime,
-    zone: ZoneInfo,
-    *,
-    complement_uses_chosen_date: bool,
-) -> dict[str, str]:
+def _handed_down(parent: ParentSnapshot, moment: datetime, zone: ZoneInfo) -> dict[str, str]:
     """Compute the local IN parameters of the SUB_PROCESS task like those of any task."""
     local = parse_properties(local_parameters(parent.task_json))
     wanted = [each.prop for each in local if each.direct is not Direct.OUT]
@@ -118,12 +91,7 @@ def _handed_down(
     known = effective_parameters(
         parse_properties(parent.global_params),
         local,
-        system=system_parameters(
-            moment=moment,
-            zone=zone,
-            complement=is_complement(parent.history),
-            complement_uses_chosen_date=complement_uses_chosen_date,
-        ),
+        system=system_parameters(moment=moment, zone=zone),
         moment=moment,
         zone=zone,
         pool=parse_properties(parent.input_pool),

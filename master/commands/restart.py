@@ -146,7 +146,8 @@ def plan_restart(
         declared = (graph.global_params, own.global_params if own else None)
         global_params = None
         if _changes_parameters(command, snapshot):
-            moment = found.schedule_time or now
+            afresh = command.command_type is CommandType.REPEAT_RUNNING
+            moment = _moment(found, afresh=afresh) or now
             global_params = _parameters(
                 command, snapshot, found, declared, moment=moment, origin=origin
             )
@@ -220,7 +221,7 @@ def _plan_with_latest(
         # The results that stay must make a run of the new version.
         ended_run(_with_reset(found, chosen), after)
         declared = (own.global_params, after.global_params)
-        moment = found.schedule_time or (now if is_fresh else found.start_time) or now
+        moment = _moment(found, afresh=is_fresh) or now
         global_params = _parameters(
             command, snapshot, found, declared, moment=moment, origin=origin
         )
@@ -485,13 +486,17 @@ def _parameters(
         raise ParameterError(f"timezone_id: {error}") from error
     return resolved_global_params(
         declared,
-        history=instance.history,
         given=given or CommandParam.as_stored(instance.command_param).start_params,
         moment=moment,
         parent=snapshot.parent,
         zone=zone,
-        complement_uses_chosen_date=origin.complement_uses_chosen_date,
     )
+
+
+def _moment(instance: InstanceSnapshot, *, afresh: bool) -> datetime | None:
+    """Return the moment of a started run; None for a complete rerun without a schedule time."""
+    dated = instance.business_time or instance.schedule_time
+    return dated or (None if afresh else instance.start_time)
 
 
 def _command_param(

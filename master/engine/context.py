@@ -16,9 +16,9 @@ class RunContext:
     """The run's parameters, from which those of its SWITCH tasks are computed.
 
     `global_params` is the instance's JSON list, `start_params` those of its command. `moment` is
-    its schedule time or, if it has none, its start, read in `zone`. `hands_up` is true for a sub
-    process: its OUT parameters go to the task that began it. `complement_uses_chosen_date` is the
-    cluster's rule for the business date of complements.
+    that from which all its dates are counted (`common.business_dates`), read in `zone`. `hands_up`
+    is true for a sub process: its OUT parameters go to the task that began it. `complement` is true
+    for a run that a complement began.
     """
 
     global_params: str | None = None
@@ -26,7 +26,6 @@ class RunContext:
     moment: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     complement: bool = False
-    complement_uses_chosen_date: bool = True
     hands_up: bool = False
 
     def at(self, moment: datetime) -> RunContext:

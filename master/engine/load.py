@@ -34,7 +34,6 @@ def load_run(
     dag: Dag,
     nodes: Mapping[str, TaskNode],
     zone: ZoneInfo = _UTC,
-    complement_uses_chosen_date: bool = True,
     task_limit: int = 0,
 ) -> ProcessRun:
     """Build the run; raises `ImpossibleError` if the rows break an invariant.
@@ -47,7 +46,7 @@ def load_run(
     only count for its end. `task_limit`: the most tasks that workers may have at the same time; 0
     is no limit.
     """
-    context = _context(process, zone, complement_uses_chosen_date=complement_uses_chosen_date)
+    context = _context(process, zone)
     latest = {row.name: row for row in attempts}
     # A restart with a later version sets the attempts of tasks aside that this one has not.
     stray = [name for name, row in latest.items() if row.valid and name not in dag.upstream]
@@ -70,19 +69,15 @@ def load_run(
     return run
 
 
-def _context(
-    process: ProcessRow, zone: ZoneInfo, *, complement_uses_chosen_date: bool
-) -> RunContext:
-    moment = process.schedule_time or process.start_time
+def _context(process: ProcessRow, zone: ZoneInfo) -> RunContext:
     context = RunContext(
         global_params=process.global_params,
         start_params=stored_start_values(process.command_param),
         zone=zone if process.timezone_id is None else zone_named(process.timezone_id),
         complement=process.complement,
-        complement_uses_chosen_date=complement_uses_chosen_date,
         hands_up=process.parent_task_instance_id != 0,
     )
-    return context if moment is None else context.at(moment)
+    return context if process.moment is None else context.at(process.moment)
 
 
 def _run(

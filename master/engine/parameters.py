@@ -25,12 +25,7 @@ def task_values(run: ProcessRun, task: TaskRun, variables: dict[str, str]) -> di
     return effective_parameters(
         parse_properties(context.global_params),
         parse_properties(local_parameters(task.node.task_json)),
-        system=system_parameters(
-            moment=context.moment,
-            zone=context.zone,
-            complement=context.complement,
-            complement_uses_chosen_date=context.complement_uses_chosen_date,
-        ),
+        system=system_parameters(moment=context.moment, zone=context.zone),
         moment=context.moment,
         zone=context.zone,
         pool=[Property(prop=name, value=value) for name, value in variables.items()],

@@ -27,6 +27,7 @@ from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from common.business_dates import business_date
 from common.model.control import Dependent, Relation
 from common.model.depend_items import DatasetItem, Item
 from common.model.states import ProcessState
@@ -40,6 +41,7 @@ from common.model.upstream import (
     UpstreamRun,
     UpstreamTask,
 )
+from common.params import ParameterError
 from master.logic.completeness import lacking
 from master.logic.intervals import Interval, intervals
 
@@ -70,8 +72,9 @@ class Verdict:
     """The present result of the wait, with its evidence.
 
     `evidence` is made of JSON values: one entry for each interval of each item, in the order
-    written, with the keys `group` (from 1), `key`, `from`, `to` (on the zone's clock), `run` (null
-    or the row: `id`, `state`, `scheduleTime`, `startTime`, `endTime`), `task` (null or the attempt:
+    written, with the keys `group` (from 1), `key`, `businessDate` (of the runs that count; null for
+    a dataset), `from`, `to` (their moments, on the zone's clock), `run` (null or the row: `id`,
+    `state`, `scheduleTime`, `businessDate`, `startTime`, `endTime`), `task` (null or the attempt:
     `id`, `state`, `endTime`), `result` and `why`; and `dataset` for an item about one.
     """
 
@@ -275,6 +278,7 @@ class _Looked:
         interval, run = self.interval, self.run
         task = run.task if run else None
         return {
+            "businessDate": _business_date(interval, zone) if self.dataset is None else None,
             "from": _clock(interval.start, zone) if interval else None,
             "to": _clock(interval.end, zone) if interval else None,
             "run": run
@@ -282,6 +286,7 @@ class _Looked:
                 "id": run.id,
                 "state": run.state.name,
                 "scheduleTime": _clock(run.schedule_time, zone),
+                "businessDate": business_date(run.moment, zone).isoformat(),
                 "startTime": _clock(run.start_time, zone),
                 "endTime": _clock(run.end_time, zone),
             },
@@ -295,6 +300,14 @@ class _Looked:
             "why": self.why,
             **({} if self.dataset is None else {"dataset": self.dataset}),
         }
+
+
+def _business_date(interval: Interval | None, zone: ZoneInfo) -> str | None:
+    """Return the business date of the runs in an interval, which is of one day at most."""
+    try:
+        return None if interval is None else business_date(interval.start, zone).isoformat()
+    except ParameterError:
+        return None
 
 
 _NEVER = _Looked(
@@ -354,8 +367,8 @@ _ABSENT = {
 
 
 def _counts(run: UpstreamRun, interval: Interval) -> bool:
-    """True if the run's business date is in the interval; without one, its start (T43d)."""
-    return interval.contains(run.start_time if run.schedule_time is None else run.schedule_time)
+    """True if the moment of the run is in the interval: without a date, its start (T43d)."""
+    return interval.contains(run.moment)
 
 
 def _run_result(run: UpstreamRun, task: str | None) -> tuple[DependResult, str]:

@@ -27,7 +27,6 @@ class RunBuilder:
 
     graphs: GraphCache
     zone: ZoneInfo
-    complement_uses_chosen_date: bool
     task_limit: int
 
     def build(self, loaded: LoadedRun) -> ProcessRun:
@@ -39,7 +38,6 @@ class RunBuilder:
             process,
             loaded.tasks,
             zone=self.zone,
-            complement_uses_chosen_date=self.complement_uses_chosen_date,
             task_limit=self.task_limit,
             nodes=graph.nodes,
             dag=self.graphs.selection(

@@ -86,7 +86,6 @@ class RunWorkerConfig:
     stop_deadline: timedelta = timedelta(seconds=13)
     exec_task_num: int = 0
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    complement_uses_chosen_date: bool = True
 
 
 class RunWorker:
@@ -120,7 +119,6 @@ class RunWorker:
         self._builder = RunBuilder(
             graphs=graphs,
             zone=self._config.zone,
-            complement_uses_chosen_date=self._config.complement_uses_chosen_date,
             task_limit=self._config.exec_task_num,
         )
         # Filled by other threads; `deque.append` and `popleft` are atomic.

@@ -39,7 +39,7 @@ class WaitingTask:
 
     @property
     def moment(self) -> datetime:
-        return self.row.schedule_time or self.row.start_time
+        return self.row.moment
 
     @property
     def own(self) -> int:

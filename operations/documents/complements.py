@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from common.business_dates import business_date, moment_of_date
 from common.masking import mask_value
 from common.model.command_param import unmarked
 from common.model.complement_states import ComplementState, DateState
+from common.model.date_rules import DateRule
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType
 from common.params import ParameterError, format_moment
 from common.zones import UnknownZoneError, zone_named
@@ -38,8 +40,20 @@ COMPLEMENT_COLUMNS = (
     "create_time",
     "duration",
 )
-DATE_COLUMNS = ("date", "state", "process_instance_id", "start_time", "duration", "reason")
-PLAN_COLUMNS = ("date", "exists", "becomes")
+DATE_COLUMNS = (
+    "date",
+    "business_date",
+    "state",
+    "process_instance_id",
+    "start_time",
+    "duration",
+    "reason",
+)
+RULES_IN_WORDS = {
+    DateRule.SCHEDULE_TIME: "a date is the schedule time of its run, for the day before",
+    DateRule.BUSINESS_DATE: "a date is the business date of its run",
+}
+PLAN_COLUMNS = ("date", "business_date", "exists", "becomes")
 
 
 def date_text(schedule_time: datetime, timezone_id: str) -> str:
@@ -70,6 +84,7 @@ def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
         "order": view.run_order,
         "on_failure": view.on_failure,
         "reprocess": view.reprocess,
+        "date_rule": view.date_rule,
         "timezone": view.timezone_id,
         "after_id": view.after_id or None,
         "command_id": view.command_id or None,
@@ -86,7 +101,19 @@ def complement_row(view: ComplementView, *, now: datetime) -> dict[str, object]:
     }
 
 
-def date_row(date: ComplementDateView, *, timezone_id: str, now: datetime) -> dict[str, object]:
+def business_date_text(schedule_time: datetime, date_rule: str, timezone_id: str) -> str | None:
+    """The business date of a complement's date; None if the row is not valid."""
+    try:
+        zone = zone_named(timezone_id)
+        moment = moment_of_date(schedule_time, DateRule(date_rule), zone)
+        return business_date(moment, zone).isoformat()
+    except (UnknownZoneError, ParameterError, ValueError):
+        return None
+
+
+def date_row(
+    date: ComplementDateView, *, timezone_id: str, date_rule: str, now: datetime
+) -> dict[str, object]:
     """One date of a complement, with the run that it has become."""
     span = None
     if date.start_time is not None:
@@ -94,6 +121,7 @@ def date_row(date: ComplementDateView, *, timezone_id: str, now: datetime) -> di
     return {
         "position": date.position,
         "date": date_text(date.schedule_time, timezone_id),
+        "business_date": business_date_text(date.schedule_time, date_rule, timezone_id),
         "schedule_time": date.schedule_time,
         "state": date.state,
         "process_instance_id": date.process_instance_id or None,
@@ -107,10 +135,12 @@ def date_row(date: ComplementDateView, *, timezone_id: str, now: datetime) -> di
 
 def details_document(details: ComplementDetails, *, now: datetime) -> dict[str, Any]:
     """A complement with its dates and those that wait for it."""
-    zone_name = details.view.timezone_id
+    zone_name, rule = details.view.timezone_id, details.view.date_rule
     return {
         **complement_row(details.view, now=now),
-        "date_list": [date_row(each, timezone_id=zone_name, now=now) for each in details.dates],
+        "date_list": [
+            date_row(each, timezone_id=zone_name, date_rule=rule, now=now) for each in details.dates
+        ],
         "followers": list(details.followers),
     }
 
@@ -126,6 +156,7 @@ def plan_row(plan: ComplementPlan, *, ends_at: datetime | None) -> dict[str, obj
         "order": str(new.order),
         "on_failure": str(new.on_failure),
         "reprocess": str(new.reprocess),
+        "date_rule": str(new.date_rule),
         "dates": plan_date_rows(plan, plan.dates),
         "to_run": plan.to_run,
         "to_skip": len(plan.dates) - plan.to_run,
@@ -141,6 +172,9 @@ def plan_date_rows(plan: ComplementPlan, dates: Sequence[DatePlan]) -> list[dict
     return [
         {
             "date": date_text(each.schedule_time, plan.new.timezone_id),
+            "business_date": business_date_text(
+                each.schedule_time, plan.new.date_rule, plan.new.timezone_id
+            ),
             "schedule_time": each.schedule_time,
             "process_instance_id": each.process_instance_id,
             "instance_state": each.instance_state,

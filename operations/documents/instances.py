@@ -80,6 +80,15 @@ def parameter_fields(detail: ProcessInstanceDetail) -> dict[str, object]:
     return dict(masked_parameters(detail.command_param, detail.global_params))
 
 
+def date_fields(detail: ProcessInstanceDetail) -> dict[str, object]:
+    """The business date of a run, the rule that gave it, and its moment where that is another."""
+    return {
+        "business_date": detail.business_date,
+        "date_rule": detail.date_rule,
+        "business_time": detail.business_time,
+    }
+
+
 def masked_parameters(
     command_param: str | None, global_params: str | None
 ) -> dict[str, str | None]:

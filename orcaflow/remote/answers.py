@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from importlib import import_module
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ from orcaflow.remote.documents import (
     decision_from,
     instance_of,
     member_of,
+    moment_of,
     relative_of,
     task_of,
 )
@@ -212,9 +213,15 @@ def explain_instance(
     client: Client, process_instance_id: int, *, task: str | None = None
 ) -> Explained:
     """Explain a run or a task of it."""
-    run = find_instance(client, process_instance_id)
+    detail = instance_detail(client, process_instance_id, with_tasks=False)
     rows = client.get(f"/instances/{process_instance_id}/why", {"task": task})["items"]
-    return Explained(name=run.name, state=run.state, causes=causes_of(rows))
+    return Explained(
+        name=detail.instance.name,
+        state=detail.instance.state,
+        causes=causes_of(rows),
+        business_date=detail.business_date,
+        date_rule=detail.date_rule,
+    )
 
 
 def has_master(client: Client) -> bool | None:
@@ -368,7 +375,13 @@ def instance_detail(
         command_param=row["command_param"],
         global_params=row["global_params"],
         tasks=tuple(_tasks(client, process_instance_id)) if with_tasks else (),
+        business_time=moment_of(row["business_time"]),
+        business_date=_day_of(row["business_date"]),
     )
+
+
+def _day_of(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
 
 
 def family_of(client: Client, instance: ProcessInstanceView) -> Family:

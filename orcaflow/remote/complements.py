@@ -18,6 +18,7 @@ from common.model.complement_states import (
     RunOrder,
 )
 from common.model.complements import NewComplement, RunSettings
+from common.model.date_rules import DateRule
 from common.model.states import (
     FailureStrategy,
     Priority,
@@ -55,6 +56,7 @@ def complement_of(row: Mapping[str, Any]) -> ComplementView:
         run_order=row["order"],
         on_failure=row["on_failure"],
         reprocess=row["reprocess"],
+        date_rule=row["date_rule"],
         timezone_id=row["timezone"],
         after_id=row["after_id"] or 0,
         command_id=row["command_id"] or 0,
@@ -309,6 +311,7 @@ def _body(client: Client, definition: str, options: ComplementOptions) -> dict[s
         "order": options.order.value,
         "on_failure": options.on_failure.value,
         "reprocess": options.reprocess.value,
+        "date_rule": options.date_rule,
         "downstream": options.downstream.value,
         "confirmed": options.confirmed,
         "start_nodes": list(options.start_nodes),
@@ -350,6 +353,7 @@ def _plan_of(row: Mapping[str, Any], options: ComplementOptions) -> ComplementPl
             order=RunOrder(row["order"]),
             on_failure=OnFailure(row["on_failure"]),
             reprocess=Reprocess(row["reprocess"]),
+            date_rule=DateRule(row["date_rule"]),
             settings=RunSettings(task_depend_type=options.task_depend_type),
             after=row["after"],
         ),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from common.model.cluster import Heartbeat, NodeKind
 from common.model.commands import CommandOutcome, CommandType
+from common.model.date_rules import DateRule
 from common.model.offers import Offer
 from common.model.states import FailureStrategy, Priority, ProcessState, ReleaseState, TaskState
 from common.store.people.definitions import DefinitionRow
@@ -98,6 +99,8 @@ def definition_of(row: Mapping[str, Any]) -> DefinitionRow:
         create_time=datetime.fromisoformat(row["create_time"]),
         update_time=datetime.fromisoformat(row["update_time"]),
         project_name=row["project"],
+        # A list does not have it.
+        date_rule=DateRule(rule) if (rule := row.get("complement_date_rule")) else None,
     )
 
 

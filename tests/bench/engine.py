@@ -173,6 +173,7 @@ def _process(text: str) -> ProcessRow:
         process_instance_json=text,
         executor_id=1,
         start_time=_NOW,
+        moment=_NOW,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from common.model.commands import CommandType
 from common.model.complement_states import ComplementState, OnFailure, RunOrder
 from common.model.complements import ComplementSnapshot, ComplementStep, RunSettings
+from common.model.date_rules import DateRule
 from common.model.decisions import FinishProcess
 from common.model.plans import Begin, Drop, Reject
 from common.model.states import (
@@ -73,7 +74,12 @@ def test_the_first_dates_begin_in_order_as_many_as_the_decider_says(db: Tables) 
         start_params='{"day": "1"}',
     )
     complement_id = a_complement(
-        db, 4, process_definition_id=7, timezone_id="Asia/Tokyo", settings=settings
+        db,
+        4,
+        process_definition_id=7,
+        timezone_id="Asia/Tokyo",
+        settings=settings,
+        date_rule=DateRule.BUSINESS_DATE,
     )
     begin_two = ComplementStep(state=RUNNING, begin=2)
     assert advance(db, lambda _: begin_two, now=LATER) == Progressed(begun=2, moving=True)
@@ -102,15 +108,21 @@ def test_the_first_dates_begin_in_order_as_many_as_the_decider_says(db: Tables) 
         assert param["schedule_timezone"] == "Asia/Tokyo"
         assert param["StartNodeNameList"] == "land,clean"
         assert param["environmentCode"] == str(2**40)
+        assert param["complementDateRule"] == "business_date"
         assert json.loads(param["StartParams"]) == {"day": "1"}
     assert len(commands) == 2
 
 
-def test_dates_of_a_complement_that_asks_for_nothing_else_say_their_zone_alone(db: Tables) -> None:
+def test_dates_of_a_complement_that_asks_for_nothing_else_have_its_zone_and_rule_alone(
+    db: Tables,
+) -> None:
     a_complement(db)
     advance(db)
     (command,) = db.rows(t.command)
-    assert json.loads(command["command_param"]) == {"schedule_timezone": "UTC"}
+    assert json.loads(command["command_param"]) == {
+        "schedule_timezone": "UTC",
+        "complementDateRule": "schedule_time",
+    }
 
 
 def test_dates_begin_in_their_order_and_not_in_that_of_the_calendar(db: Tables) -> None:

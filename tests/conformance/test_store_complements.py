@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
 from common.model.complements import ComplementSnapshot, ComplementStep, RunSettings
+from common.model.date_rules import DateRule
 from common.model.plans import Complement, Drop, Handled, Plan, Reject
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskDependType, WarningType
 from common.store import tables as t
@@ -166,6 +168,35 @@ def test_what_has_been_run_before_is_run_again_only_if_that_is_wanted(
     assert states(db, complement_id) == expected
     told = [date["reason"] for date in dates_of(db, complement_id)]
     assert [reason is not None for reason in told] == [each == "skipped" for each in expected]
+
+
+@pytest.mark.parametrize("rule", DateRule)
+def test_runs_are_compared_by_business_date_whatever_began_them(db: Tables, rule: DateRule) -> None:
+    """Each date has one run of a schedule or of a complement, at another time of the day."""
+    days = {DateRule.SCHEDULE_TIME: 0, DateRule.BUSINESS_DATE: 1}[rule]
+    moment = DAYS[0] + timedelta(days=days, hours=3)
+    fire = a_run(db, schedule_time=moment)
+    backfill = a_run(db, schedule_time=moment, business_time=moment + DAY)
+    # Not of a date: it has no schedule time.
+    a_run(db)
+    complement_id = a_complement(
+        db, 3, reprocess=Reprocess.MISSING, date_rule=rule, at_most_daily=True
+    )
+    assert [date["reason"] for date in dates_of(db, complement_id)] == [
+        f"process instance {fire.process_instance_id} is RUNNING",
+        f"process instance {backfill.process_instance_id} is RUNNING",
+        None,
+    ]
+
+
+def test_a_definition_with_several_runs_a_day_has_its_times_compared_too(db: Tables) -> None:
+    a_run(db, schedule_time=DAYS[0] + timedelta(hours=3))
+    at_that_time = a_run(db, schedule_time=DAYS[1])
+    complement_id = a_complement(db, 2, reprocess=Reprocess.MISSING)
+    assert [date["reason"] for date in dates_of(db, complement_id)] == [
+        None,
+        f"process instance {at_that_time.process_instance_id} is RUNNING",
+    ]
 
 
 def test_a_date_that_is_left_out_says_which_run_it_has(db: Tables) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from common.model.commands import CommandType
 from common.model.decisions import (
     AbandonTask,
     Decision,
@@ -96,7 +97,7 @@ def test_a_dependent_runs_in_its_master_from_the_start(db: Tables) -> None:
             name="dep",
             task_json='{"n":1}',
             process_definition_id=the_process(db, owned)["process_definition_id"],
-            schedule_time=NOON - DAY,
+            moment=NOON - DAY,
             start_time=LATER,
             evidence=None,
             project_id=1,
@@ -286,11 +287,37 @@ def test_t43b_the_newest_run_by_id_answers_and_not_the_one_that_ended_last(db: T
         id=second.process_instance_id,
         state=ProcessState.FAILURE,
         schedule_time=NOON - timedelta(hours=1),
+        moment=NOON - timedelta(hours=1),
         start_time=NOON,
         end_time=NOON,
     )
     yesterday = a_question(definition_id, start=NOON - DAY, end=NOON - DAY + MINUTE)
     assert the_answer(db, yesterday).id == of_yesterday.process_instance_id
+
+
+def test_t43d_a_run_counts_for_its_business_date_and_not_for_its_schedule_time(db: Tables) -> None:
+    """A backfill of a day and the schedule's run for that day are found by the same question."""
+    definition_id = a_definition(db)
+    backfill = a_run(
+        db,
+        process_definition_id=definition_id,
+        command_type=CommandType.COMPLEMENT_DATA,
+        schedule_time=NOON - DAY,
+        business_time=NOON,
+    )
+    assert the_answer(db, a_question(definition_id)).moment == NOON
+    yesterday = a_question(definition_id, start=NOON - DAY, end=NOON - DAY + MINUTE)
+    assert answer(db, yesterday) is None
+    waiting = a_run(
+        db,
+        process_definition_id=a_definition(db),
+        schedule_time=NOON - DAY,
+        business_time=NOON,
+    )
+    a_dependent(db, waiting)
+    assert [each.moment for each in db.dependents.waiting(MASTER)] == [NOON]
+    (known,) = db.dependents.runs([backfill.process_instance_id])
+    assert known.moment == NOON
 
 
 def test_t43d_a_run_without_a_schedule_time_counts_by_its_start(db: Tables) -> None:

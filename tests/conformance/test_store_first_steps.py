@@ -77,7 +77,7 @@ def deciding(*decisions: Decision) -> FirstStep:
             worker_group_id=7,
             executor_id=3,
         ),
-        a_begin(command_type=CommandType.COMPLEMENT_DATA, schedule_time=LATER),
+        a_begin(command_type=CommandType.COMPLEMENT_DATA, schedule_time=NOON, business_time=LATER),
         a_begin(execution_type=ExecutionType.SERIAL_WAIT),
     ],
     ids=["plain", "scheduled", "complement", "serial"],

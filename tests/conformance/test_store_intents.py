@@ -369,11 +369,12 @@ def test_a_run_is_loaded_with_all_that_its_decisions_depend_on(db: Tables) -> No
         db,
         command_type=CommandType.COMPLEMENT_DATA,
         global_params='[{"prop":"day"}]',
-        schedule_time=LATER,
+        schedule_time=NOON,
+        business_time=LATER,
     )
     process = load(db, owned).process
     assert process.complement
-    assert (process.global_params, process.schedule_time) == ('[{"prop":"day"}]', LATER)
+    assert (process.global_params, process.moment) == ('[{"prop":"day"}]', LATER)
     assert (process.run_scope, process.wanted_deadline) == (None, None)
     other = a_run(db, command_type=CommandType.SCHEDULER)
     db.update(

@@ -319,7 +319,9 @@ def test_a_restart_that_the_tables_can_not_hold_is_rejected_whole(db: Tables) ->
 
 def test_a_recovering_planner_sees_the_whole_instance(db: Tables) -> None:
     owned = an_ended_run(db)
-    db.update(t.process_instance, owned.process_instance_id, schedule_time=LATER)
+    db.update(
+        t.process_instance, owned.process_instance_id, schedule_time=NOON, business_time=LATER
+    )
     for command_type in (3, 4, 7, 12):
         _, snapshot = planner_arguments(
             db, command_type=command_type, command_param=about(owned.process_instance_id)
@@ -332,7 +334,8 @@ def test_a_recovering_planner_sees_the_whole_instance(db: Tables) -> None:
         assert instance.process_instance_json == a_begin().process_instance_json
         assert instance.task_depend_type is TaskDependType.TASK_POST
         assert instance.history == ("START_PROCESS", "STOP")
-        assert instance.schedule_time == LATER
+        assert (instance.schedule_time, instance.business_time) == (NOON, LATER)
+        assert instance.start_time == NOON
         assert [(task.name, task.state, task.valid) for task in instance.tasks] == [
             ("a", TaskState.SUCCESS, True),
             ("b", TaskState.FAILURE, True),

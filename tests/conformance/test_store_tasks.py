@@ -51,7 +51,8 @@ def test_a_claim_gives_all_that_the_process_needs(db: Tables) -> None:
     owned = a_run(
         db,
         process_definition_id=definition_id,
-        schedule_time=LATER,
+        schedule_time=NOON,
+        business_time=LATER,
         global_params='[{"prop":"day"}]',
         command_type=CommandType.COMPLEMENT_DATA,
     )
@@ -63,7 +64,7 @@ def test_a_claim_gives_all_that_the_process_needs(db: Tables) -> None:
     assert claimed.process_name == a_begin().name
     assert claimed.process_definition_id == definition_id
     assert claimed.task_json == '{"type":"SHELL"}'
-    assert (claimed.global_params, claimed.schedule_time) == ('[{"prop":"day"}]', LATER)
+    assert (claimed.global_params, claimed.moment) == ('[{"prop":"day"}]', LATER)
     assert claimed.complement
     assert (claimed.tenant_code, claimed.queue, claimed.executor_id) == ("tester", "default", 1)
     assert (claimed.execute_path, claimed.log_path) == (f"/attempts/{place}", f"/logs/{place}.log")

@@ -18,6 +18,7 @@ SHARED = {
     ParamKey.ON_FAILURE,
     ParamKey.REPROCESS,
     ParamKey.CONFIRMED,
+    ParamKey.DATE_RULE,
 }
 # Alone, or quoted within a piece of JSON or SQL.
 SPELLING = re.compile("|".join(rf'"{key}"|^{key}$' for key in ParamKey if key not in SHARED))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -11,13 +13,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.business_dates import business_date, moment_of_date
 from common.complementing import complement_dates
+from common.config import Config
 from common.cron import Cron, MissingTime, RepeatedTime, Timetable
 from common.firing import plan_fires
 from common.model.complements import ComplementRequest
+from common.model.date_rules import DateRule
 from common.model.schedules import FireOutcome, MisfirePolicy, Schedule
-from common.params import parse_moment, system_parameters
+from common.params import format_moment, parse_moment, substitute, system_parameters
 from common.store.tables import schedule
+from operations.lint_keys import FILE_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "time.md"
 NEW_YORK = ZoneInfo("America/New_York")
@@ -143,13 +149,26 @@ def test_a_complement_has_the_dates_that_the_page_says(row: dict[str, str]) -> N
 
 @pytest.mark.parametrize("row", table("run", second="for"), ids=lambda row: row["run"])
 def test_business_dates_are_those_of_the_page(row: dict[str, str]) -> None:
-    moment = parse_moment(row["for"], NEW_YORK)
-    assert moment is not None
-    found = system_parameters(
-        moment=moment,
-        zone=NEW_YORK,
-        complement=row["run"].startswith("of a complement"),
-        complement_uses_chosen_date="false" not in row["run"],
-    )
+    named = parse_moment(row["for"].removeprefix("its start, "), NEW_YORK)
+    assert named is not None
+    rule = DateRule.BUSINESS_DATE if "business_date" in row["run"] else DateRule.SCHEDULE_TIME
+    moment = moment_of_date(named, rule, NEW_YORK)
+    assert row["moment"] == format_moment(moment, NEW_YORK)
+    found = system_parameters(moment=moment, zone=NEW_YORK)
     for name, value in found.items():
         assert codes(row[f"`{name}`"]) == [value]
+    in_script = substitute("$[yyyyMMdd]", found, moment=moment, zone=NEW_YORK)
+    assert codes(row["`$[yyyyMMdd]`"]) == [in_script]
+    today = row["DEPENDENT `today`"].removeprefix("runs with the business date ")
+    assert today == business_date(moment, NEW_YORK).isoformat()
+
+
+def test_the_page_names_the_settings_of_the_rule() -> None:
+    (definition,) = (row["key"] for row in table("where") if "definition" in row["where"])
+    (cluster,) = (row["key"] for row in table("where") if "cluster" in row["where"])
+    key, _, rule = codes(definition)[0].partition(": ")
+    assert json.loads(key) in FILE_KEYS
+    assert json.loads(rule) in set(DateRule)
+    setting, _, value = codes(cluster)[0].partition(" = ")
+    assert setting in {each.name for each in fields(Config)}
+    assert json.loads(value) in set(DateRule)

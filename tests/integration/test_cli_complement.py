@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import Engine, func, insert, select, update
 
+from common.business_dates import slots_of
 from common.clock import SystemClock
 from common.model.cluster import Node
 from common.model.complement_states import ComplementState, OnFailure, Reprocess, RunOrder
@@ -286,8 +287,11 @@ def test_a_plan_skips_what_the_complement_skips(db: Engine, reprocess: Reprocess
     with db.begin() as connection:
         [made] = create_complements(connection, [new], command_id=0, now=NOW)
         written = dates_of_complement(connection, made)
-        runs = newest_runs(connection, definition_id, dates)
-    foretold = [skip_reason(reprocess, *runs[date]) if date in runs else None for date in dates]
+        runs = newest_runs(connection, definition_id, slots_of(new))
+    foretold = [
+        skip_reason(reprocess, *runs[place]) if place in runs else None
+        for place in range(len(dates))
+    ]
     assert foretold == [date.reason for date in written]
     assert [reason is not None for reason in foretold] == [
         date.state == "skipped" for date in written

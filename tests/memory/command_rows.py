@@ -7,6 +7,7 @@ from typing import Any
 
 from common.model.cluster import Node
 from common.model.commands import CommandRow, CommandType
+from common.model.date_rules import DateRule
 from common.model.grants import GrantKind
 from common.model.plans import Begin, DefinitionSnapshot
 from common.model.states import ExecutionType, ProcessState, ReleaseState
@@ -51,6 +52,7 @@ def definition_snapshot(db: MemoryDatabase, row: DefinitionRecord) -> Definition
         locations=row.locations,
         connects=row.connects,
         execution_type=ExecutionType(row.execution_type),
+        date_rule=None if row.complement_date_rule is None else DateRule(row.complement_date_rule),
         project_id=row.project_id,
         grants=db.grants_at_start(row.project_id),
         lacked_tenant=row.tenant_id if tenant in db.revoked else None,
@@ -88,6 +90,7 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
         "timeout_strategy": int(plan.timeout_strategy),
         "tenant_id": plan.tenant_id,
         "timezone_id": plan.timezone_id,
+        "business_time": plan.business_time,
         "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
     }
 

@@ -206,6 +206,7 @@ class MemoryCommandStore(CommandStore):
                 "task_depend_type": TaskDependType(process.task_depend_type),
                 "history": process.history,
                 "schedule_time": process.schedule_time,
+                "business_time": process.business_time,
                 "timezone_id": process.timezone_id,
                 "execution_type": (
                     None
@@ -253,6 +254,7 @@ class MemoryCommandStore(CommandStore):
             history=process.history,
             global_params=process.global_params,
             schedule_time=process.schedule_time,
+            business_time=process.business_time,
             ancestors=self._ancestors(process),
             timezone_id=process.timezone_id,
             environment_code=param.stored_environment_code,

@@ -9,10 +9,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
 
+from common.business_dates import slots_of
 from common.model.command_param import CommandParam
 from common.model.commands import CommandOutcome, CommandType
 from common.model.complement_states import ComplementState, DateState, OnFailure, Reprocess
 from common.model.complements import ComplementDecider, ComplementSnapshot, NewComplement
+from common.model.date_rules import DateRule, Slot
 from common.model.plans import LedgerLine
 from common.model.states import ProcessState
 from common.store.master.ports import ComplementStore, Progressed
@@ -56,6 +58,7 @@ def create_complements(
                 run_order=new.order.value,
                 on_failure=new.on_failure.value,
                 reprocess=new.reprocess.value,
+                date_rule=new.date_rule.value,
                 timezone_id=new.timezone_id,
                 after_id=0 if new.after is None else ids[new.after],
                 command_id=0 if ids else command_id,
@@ -73,8 +76,8 @@ def create_complements(
                 update_time=now,
             ),
         )
-        for position, date in enumerate(new.dates, start=1):
-            reason = _why_skipped(tx.database, new, date)
+        for position, (date, slot) in enumerate(zip(new.dates, slots_of(new), strict=True), 1):
+            reason = _why_skipped(tx.database, new, slot)
             tx.insert(
                 tx.database.complement_dates,
                 ComplementDateRecord(
@@ -90,14 +93,15 @@ def create_complements(
     return tuple(ids)
 
 
-def _why_skipped(database: MemoryDatabase, new: NewComplement, date: datetime) -> str | None:
+def _why_skipped(database: MemoryDatabase, new: NewComplement, slot: Slot) -> str | None:
     if new.reprocess is Reprocess.ALL:
         return None
     newest = None
     for process in database.processes:
         if (
             process.process_definition_id == new.process_definition_id
-            and process.schedule_time == date
+            and process.schedule_time is not None
+            and slot.contains(process.moment)
             and not process.is_sub_process
         ):
             newest = process
@@ -332,6 +336,7 @@ class MemoryComplementStore(ComplementStore):
             timezone_id=row.timezone_id,
             start_node_names=(row.start_node_names,) if row.start_node_names else (),
             start_params=row.start_params,
+            date_rule=DateRule(row.date_rule),
             environment_code=row.environment_code if row.environment_code > 0 else None,
         )
         command_id = tx.insert(

@@ -67,7 +67,7 @@ class MemoryDependentStore(DependentStore):
                 name=task.name,
                 task_json=task.task_json,
                 process_definition_id=process.process_definition_id,
-                schedule_time=process.schedule_time,
+                moment=process.moment,
                 start_time=task.start_time or EPOCH,
                 evidence=task.evidence,
                 timezone_id=process.timezone_id,
@@ -105,7 +105,7 @@ class MemoryDependentStore(DependentStore):
                 process_instance_id=process.id,
                 process_definition_id=process.process_definition_id,
                 definition_name=None if definition is None else definition.name,
-                moment=process.schedule_time or process.start_time,
+                moment=process.moment,
             )
             for process in named
             if process is not None
@@ -175,7 +175,7 @@ class MemoryDependentStore(DependentStore):
                 and process.id != question.apart_from
                 and process.state in _KNOWN_STATES
                 and process.flag == 1
-                and question.start <= (process.schedule_time or process.start_time) < question.end
+                and question.start <= process.moment < question.end
             ):
                 found = process
         if found is not None:
@@ -207,6 +207,7 @@ class MemoryDependentStore(DependentStore):
             id=process.id,
             state=ProcessState(process.state),
             schedule_time=process.schedule_time,
+            moment=process.moment,
             start_time=process.start_time,
             end_time=process.end_time,
             task=None if task is None else _upstream_task(process, task),

@@ -30,7 +30,7 @@ def process_row(process: ProcessRecord) -> ProcessRow:
         executor_id=process.executor_id,
         start_time=process.start_time,
         global_params=process.global_params,
-        schedule_time=process.schedule_time,
+        moment=process.moment,
         complement=process.is_of_complement,
         run_scope=names_in(process.run_scope, "run_scope"),
         wanted_deadline=process.wanted_deadline,

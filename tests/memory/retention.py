@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from common.model.complement_states import ComplementState, DateState
+from common.model.date_rules import DateRule
 from common.model.states import LIVE_TASK_STATES, TERMINAL_PROCESS_STATES, ProcessState
 from common.retention import Need, Wait
 from common.store.retention import History, Marked, Page, Place, RetentionStore
@@ -36,8 +37,8 @@ class MemoryRetentionStore(RetentionStore):
         runs = [
             Wait(
                 document=process.process_instance_json,
-                first=process.schedule_time or process.start_time,
-                last=process.schedule_time or now,
+                first=process.moment,
+                last=process.business_time or process.schedule_time or now,
             )
             for process in self._db.processes
             if process.is_live and "DEPENDENT" in process.process_instance_json
@@ -52,7 +53,9 @@ class MemoryRetentionStore(RetentionStore):
                 if date.state in (DateState.PENDING, DateState.SUBMITTED)
             ]
             if complement.state in _KEEPING and times and document and "DEPENDENT" in document:
-                dates.append(Wait(document=document, first=min(times), last=max(times)))
+                is_later = complement.date_rule == DateRule.BUSINESS_DATE
+                last = max(times) + timedelta(days=2 if is_later else 0)
+                dates.append(Wait(document=document, first=min(times), last=last))
         return (*runs, *dates)
 
     def mark(
@@ -133,7 +136,7 @@ class MemoryRetentionStore(RetentionStore):
         assert process.end_time is not None
         definition_id = process.process_definition_id
         definition = self._db.definitions.get(definition_id)
-        moment = process.schedule_time or process.start_time
+        moment = process.moment
         newest = max(
             each.id for each in self._db.processes if each.process_definition_id == definition_id
         )

@@ -111,6 +111,7 @@ class DefinitionRecord:
     timeout: int = 0
     tenant_id: int = -1
     execution_type: int = 0
+    complement_date_rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,12 @@ class ProcessRecord:
     execution_type: int | None = None
     command_id: int | None = None
     definition_version: int | None = None
+    business_time: datetime | None = None
+
+    @property
+    def moment(self) -> datetime:
+        """The moment from which its dates are counted."""
+        return self.business_time or self.schedule_time or self.start_time
 
     @property
     def is_live(self) -> bool:
@@ -380,6 +387,7 @@ class ComplementRecord:
     end_time: datetime | None = None
     state_reason: str | None = None
     environment_code: int = -1
+    date_rule: str = "business_date"
 
     @property
     def is_ended(self) -> bool:

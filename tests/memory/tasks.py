@@ -131,7 +131,7 @@ class MemoryTaskStore(TaskStore):
             process_instance_id=process.id,
             process_definition_id=task.process_definition_id,
             task_name=task.name,
-            moment=process.schedule_time or process.start_time or self._db.now(),
+            moment=process.moment,
             **asdict(result),
         )
         tx.insert(self._db.quality, record)
@@ -145,13 +145,12 @@ class MemoryTaskStore(TaskStore):
             if task is None:
                 continue
             process = self._db.processes.the(task.process_instance_id)
-            moment = process.schedule_time or process.start_time
+            moment = process.moment
             by_rule: dict[str, dict[datetime, float]] = {}
             for row in self._db.quality:
                 if (
                     (row.process_definition_id, row.task_name, row.type)
                     == (task.process_definition_id, task.name, COMPARED)
-                    and moment is not None
                     and row.moment < moment
                     and row.value is not None
                     and row.state != QualityState.BROKEN
@@ -390,7 +389,7 @@ class MemoryTaskStore(TaskStore):
             task_type=task.task_type,
             task_json=task.task_json,
             global_params=process.global_params,
-            schedule_time=process.schedule_time,
+            moment=process.moment,
             complement=process.is_of_complement,
             tenant_code=None if tenant is None else tenant.tenant_code,
             queue=self._queue(process, tenant),

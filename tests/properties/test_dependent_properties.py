@@ -191,6 +191,7 @@ def test_a_verdict_follows_from_the_results_that_are_shown(
                 id=number + 1,
                 state=state,
                 schedule_time=question.start,
+                moment=question.start,
                 start_time=moment,
                 end_time=None,
                 task=None

@@ -65,22 +65,20 @@ def test_arbitrary_text_raises_nothing_but_a_parameter_error(
 
 
 @UNTIMED
-@given(PARAMETERS, PARAMETERS, MOMENTS, ZONES, st.booleans())
+@given(PARAMETERS, PARAMETERS, MOMENTS, ZONES)
 def test_arbitrary_values_raise_nothing_but_a_parameter_error(
     global_values: dict[str, str],
     local_values: dict[str, str],
     moment: datetime,
     zone: ZoneInfo,
-    complement: bool,
 ) -> None:
     with suppress(ParameterError):
         resolved = resolve_global_params(
             (Property(prop=prop, value=value) for prop, value in global_values.items()),
             moment=moment,
             zone=zone,
-            complement=complement,
         )
-        system = system_parameters(moment=moment, zone=zone, complement=complement)
+        system = system_parameters(moment=moment, zone=zone)
         found = effective_parameters(
             resolved,
             (Property(prop=prop, value=value) for prop, value in local_values.items()),

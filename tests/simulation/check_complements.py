@@ -90,18 +90,32 @@ class ComplementsKeepTheirWord:
     def _new_date(self, date: ComplementDateRecord, before: Tables) -> Iterator[str]:
         self._tries[date.id] = 1
         row = before.complements[date.complement_id]
-        newest = None
-        for process in before.processes.values():
-            if (
-                process.process_definition_id == row.process_definition_id
-                and process.schedule_time == date.schedule_time
-                and not process.is_sub_process
-            ):
-                newest = process
-        is_good = newest is not None and (newest.is_live or newest.state == ProcessState.SUCCESS)
-        skips = {"all": False, "failed": is_good, "missing": newest is not None}
-        if (date.state == DateState.SKIPPED) != skips[row.reprocess]:
+        skipped = date.state == DateState.SKIPPED
+        if all(skipped != _skips(row, each, before) for each in self._spans(date, row, before)):
             yield f"date {date.id} of complement {row.id} begins as {date.state} ({row.reprocess})"
+
+    def _spans(
+        self, date: ComplementDateRecord, row: ComplementRecord, before: Tables
+    ) -> list[tuple[datetime, datetime]]:
+        """The times whose runs are runs of the date: its moment, or the day of that."""
+        zone = ZoneInfo(row.timezone_id)
+        moment = _moment_of(date, row)
+        day = moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        instant, whole = (moment, moment + timedelta(microseconds=1)), (day, day + timedelta(1))
+        online = [
+            each
+            for each in before.schedules.values()
+            if each.release_state == 1 and each.process_definition_id == row.process_definition_id
+        ]
+        if online:
+            # All lines that are drawn fire more often, or never.
+            return [instant]
+        dates = self._dates.get(row.id)
+        if dates is None:
+            # It follows another one, which may have several dates a day.
+            return [instant, whole]
+        days = [each.astimezone(zone).date() for each in dates]
+        return [whole if len(set(days)) == len(days) else instant]
 
     def _date_moved(
         self, change: Change, old: ComplementDateRecord, date: ComplementDateRecord, before: Tables
@@ -176,8 +190,15 @@ class ComplementsKeepTheirWord:
             yield f"{running} dates of complement {row.id} run, {row.parallelism} are to"
         process = before.processes[date.process_instance_id]
         self._date_of[process.id] = date.id
-        if (process.schedule_time, process.process_definition_id, process.timezone_id) != (
+        moment = _moment_of(date, row)
+        if (
+            process.schedule_time,
+            process.moment,
+            process.process_definition_id,
+            process.timezone_id,
+        ) != (
             date.schedule_time,
+            moment,
             row.process_definition_id,
             row.timezone_id,
         ):
@@ -244,6 +265,25 @@ class ComplementsKeepTheirWord:
             moments = [date.schedule_time for date in found]
             if moments != expected:
                 yield f"complement {row_id} has the dates {moments}, not {expected}"
+
+
+def _moment_of(date: ComplementDateRecord, row: ComplementRecord) -> datetime:
+    """The moment of the date's run; the zones that are drawn have no summer time."""
+    return date.schedule_time + timedelta(days=row.date_rule == "business_date")
+
+
+def _skips(row: ComplementRecord, span: tuple[datetime, datetime], before: Tables) -> bool:
+    newest = None
+    for process in before.processes.values():
+        if (
+            process.process_definition_id == row.process_definition_id
+            and process.schedule_time is not None
+            and span[0] <= process.moment < span[1]
+            and not process.is_sub_process
+        ):
+            newest = process
+    is_good = newest is not None and (newest.is_live or newest.state == ProcessState.SUCCESS)
+    return {"all": False, "failed": is_good, "missing": newest is not None}[row.reprocess]
 
 
 def _dates_of(command: CommandRecord, row: ComplementRecord, before: Tables) -> list[datetime]:

@@ -81,7 +81,7 @@ def _fault(entry: dict[str, Any], before: Tables, asking: int) -> str | None:
     process = before.processes[run["id"]]
     if run["id"] == asking:
         return "it asked itself"
-    moment = process.schedule_time or process.start_time
+    moment = process.moment
     start, end = datetime.fromisoformat(entry["from"]), datetime.fromisoformat(entry["to"])
     if not start <= moment < end:
         return f"the run is of {moment}"

@@ -35,6 +35,8 @@ def dates_of_a_complement(random: Random, *, has_schedule: bool) -> dict[str, ob
         "onFailure": random.choice(("stop", "continue")),
         "reprocess": random.choice(("all", "all", "failed", "missing")),
     }
+    if count % 2:
+        param["complementDateRule"] = "business_date"
     if random.random() < 0.3:
         random.shuffle(days)
         param["complementScheduleDateList"] = ",".join(map(_written, days))

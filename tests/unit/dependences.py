@@ -53,7 +53,9 @@ def a_run(state: ProcessState = ProcessState.SUCCESS, **changes: Any) -> Upstrea
         "start_time": NOON,
         "end_time": None,
     }
-    return UpstreamRun(**fields | changes)
+    fields |= changes
+    fields.setdefault("moment", fields["schedule_time"] or fields["start_time"])
+    return UpstreamRun(**fields)
 
 
 def an_attempt(state: TaskState, *, retry_pending: bool = False) -> UpstreamTask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,6 +12,7 @@ import pytest
 
 from common.model.command_param import CommandParam
 from common.model.commands import Command, CommandType
+from common.model.date_rules import DateRule
 from common.model.instances import TaskRow
 from common.model.plans import (
     Begin,
@@ -52,7 +53,8 @@ def planned(
     param: dict[str, str] | None = None,
     instance: InstanceSnapshot | None = None,
     parent: ParentSnapshot | None = None,
-    chosen_date: bool = True,
+    rule: DateRule = DateRule.BUSINESS_DATE,
+    of_definition: DateRule | None = None,
     **columns: Any,
 ) -> Begin | Restart:
     found = plan(
@@ -65,13 +67,13 @@ def planned(
             start_time=NOON,
             **columns,
         ),
-        Snapshot(definition=DEFINITION, instance=instance, parent=parent),
-        now=NOON,
-        origin=Origin(
-            zone=ZoneInfo(NEW_YORK),
-            graph=read_graph,
-            complement_uses_chosen_date=chosen_date,
+        Snapshot(
+            definition=replace(DEFINITION, date_rule=of_definition),
+            instance=instance,
+            parent=parent,
         ),
+        now=NOON,
+        origin=Origin(zone=ZoneInfo(NEW_YORK), graph=read_graph, date_rule=rule),
     )
     assert isinstance(found, Begin | Restart), found
     return found
@@ -132,41 +134,97 @@ def test_a_run_of_a_complement_is_about_the_chosen_date() -> None:
     assert business_date(CommandType.COMPLEMENT_DATA, complement_date_id=7) == "20200310"
 
 
-def test_the_switch_gives_a_complement_the_rule_of_the_others() -> None:
-    found = business_date(CommandType.COMPLEMENT_DATA, complement_date_id=7, chosen_date=False)
-    assert found == "20200309"
+@pytest.mark.parametrize(
+    ("of_command", "of_definition", "of_cluster", "date"),
+    [
+        (None, None, "schedule_time", "20200309"),
+        (None, None, "business_date", "20200310"),
+        (None, "business_date", "schedule_time", "20200310"),
+        (None, "schedule_time", "business_date", "20200309"),
+        ("schedule_time", "business_date", "business_date", "20200309"),
+        ("business_date", "schedule_time", "schedule_time", "20200310"),
+    ],
+)
+def test_the_rule_is_that_of_the_command_else_of_the_definition_else_of_the_cluster(
+    of_command: str | None, of_definition: str | None, of_cluster: str, date: str
+) -> None:
+    found = planned(
+        CommandType.COMPLEMENT_DATA,
+        param={} if of_command is None else {"complementDateRule": of_command},
+        of_definition=None if of_definition is None else DateRule(of_definition),
+        rule=DateRule(of_cluster),
+        complement_date_id=7,
+    )
+    assert isinstance(found, Begin)
+    assert (day_of(found), found.schedule_time) == (date, NIGHT)
+    later = datetime(2020, 3, 11, 2, 30, tzinfo=ZoneInfo(NEW_YORK))
+    assert found.business_time == (later if date == "20200310" else None)
+
+
+def test_an_unknown_rule_is_refused_by_its_key() -> None:
+    found = plan(
+        Command(
+            id=1,
+            command_type=CommandType.COMPLEMENT_DATA,
+            process_definition_id=3,
+            param=CommandParam({"complementDateRule": "tomorrow"}),
+            schedule_time=NIGHT,
+            start_time=NOON,
+            complement_date_id=7,
+        ),
+        Snapshot(definition=DEFINITION),
+        now=NOON,
+        origin=Origin(zone=ZoneInfo(NEW_YORK), graph=read_graph),
+    )
+    assert isinstance(found, Reject)
+    assert "complementDateRule must be one of schedule_time, business_date" in found.reason
 
 
 @pytest.mark.parametrize(
-    ("history", "date"),
+    ("history", "business_time", "date"),
     [
-        (("START_PROCESS",), "20200309"),
-        (("SCHEDULER", "START_FAILURE_TASK_PROCESS"), "20200309"),
-        (("COMPLEMENT_DATA",), "20200310"),
-        (("COMPLEMENT_DATA", "RECOVER_TOLERANCE_FAULT_PROCESS"), "20200310"),
+        (("START_PROCESS",), None, "20200309"),
+        (("SCHEDULER", "START_FAILURE_TASK_PROCESS"), None, "20200309"),
+        (("COMPLEMENT_DATA",), None, "20200309"),
+        (("COMPLEMENT_DATA",), NIGHT + timedelta(days=1), "20200310"),
+        (
+            ("COMPLEMENT_DATA", "RECOVER_TOLERANCE_FAULT_PROCESS"),
+            NIGHT + timedelta(days=1),
+            "20200310",
+        ),
     ],
 )
 @pytest.mark.parametrize(
     "command_type", [CommandType.REPEAT_RUNNING, CommandType.START_FAILURE_TASK_PROCESS]
 )
 def test_a_recovery_keeps_the_rule_that_the_run_began_with(
-    command_type: CommandType, history: tuple[str, ...], date: str
+    command_type: CommandType,
+    history: tuple[str, ...],
+    business_time: datetime | None,
+    date: str,
 ) -> None:
     # New start parameters, so that the globals are computed again whatever the command.
     param = {"ProcessInstanceId": "12", "StartParams": '{"other": "1"}'}
-    found = business_date(command_type, None, param=param, instance=ended(*history))
-    assert found == date
+    instance = replace(ended(*history), business_time=business_time)
+    for rule in DateRule:
+        found = business_date(command_type, None, param=param, instance=instance, rule=rule)
+        assert found == date
 
 
-def test_the_switch_gives_a_recovered_complement_the_rule_of_the_others_too() -> None:
-    found = business_date(
-        CommandType.REPEAT_RUNNING,
-        None,
-        param={"ProcessInstanceId": "12"},
-        instance=ended("COMPLEMENT_DATA"),
-        chosen_date=False,
-    )
-    assert found == "20200309"
+@pytest.mark.parametrize(
+    ("command_type", "date"),
+    [
+        (CommandType.START_FAILURE_TASK_PROCESS, "20200228"),
+        (CommandType.REPEAT_RUNNING, f"{NOON:%Y%m}{NOON.day - 1:02}"),
+    ],
+)
+def test_a_recovery_of_a_run_without_a_schedule_time_keeps_the_day_of_its_start(
+    command_type: CommandType, date: str
+) -> None:
+    began = datetime(2020, 2, 29, 12, tzinfo=UTC)
+    instance = replace(ended("START_PROCESS"), schedule_time=None, start_time=began)
+    param = {"ProcessInstanceId": "12", "StartParams": '{"other": "1"}'}
+    assert business_date(command_type, None, param=param, instance=instance) == date
 
 
 def test_t46_a_run_reads_its_date_in_the_zone_of_its_schedule() -> None:
@@ -211,6 +269,7 @@ def a_parent(task_json: str = "{}") -> ParentSnapshot:
         schedule_time=TOKYO_NIGHT,
         ancestors=(1,),
         timezone_id="Asia/Tokyo",
+        business_time=TOKYO_NIGHT + timedelta(days=1),
     )
 
 
@@ -224,7 +283,12 @@ def test_a_sub_process_has_the_date_the_rule_and_the_zone_of_its_parent() -> Non
 
 
 def test_t46_a_sub_process_that_is_run_again_reads_it_in_the_zone_of_its_parent() -> None:
-    child = replace(ended("COMPLEMENT_DATA"), schedule_time=TOKYO_NIGHT, root_id=2)
+    child = replace(
+        ended("COMPLEMENT_DATA"),
+        schedule_time=TOKYO_NIGHT,
+        business_time=TOKYO_NIGHT + timedelta(days=1),
+        root_id=2,
+    )
     found = business_date(
         CommandType.REPEAT_RUNNING,
         None,
@@ -236,17 +300,19 @@ def test_t46_a_sub_process_that_is_run_again_reads_it_in_the_zone_of_its_parent(
     assert found == "20200310"
 
 
-@pytest.mark.parametrize(("chosen_date", "date"), [(True, "20200310"), (False, "20200309")])
-def test_what_a_complement_hands_down_to_a_sub_process_follows_the_switch(
-    chosen_date: bool, date: str
+@pytest.mark.parametrize(("business_days", "date"), [(1, "20200310"), (0, "20200309")])
+def test_what_a_complement_hands_down_to_a_sub_process_has_the_date_of_the_parent(
+    business_days: int, date: str
 ) -> None:
     local = [{"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "${system.biz.date}"}]
     found = business_date(
         CommandType.COMPLEMENT_DATA,
         TOKYO_NIGHT,
-        parent=a_parent(json.dumps({"params": {"localParams": local}})),
+        parent=replace(
+            a_parent(json.dumps({"params": {"localParams": local}})),
+            business_time=TOKYO_NIGHT + timedelta(days=1) if business_days else None,
+        ),
         parent_task_instance_id=45,
-        chosen_date=chosen_date,
     )
     assert found == date
 

@@ -56,6 +56,7 @@ def a_view(**changes: object) -> ComplementView:
         run_order="ascending",
         on_failure="stop",
         reprocess="all",
+        date_rule="schedule_time",
         timezone_id="America/New_York",
         after_id=0,
         command_id=0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,20 +18,18 @@ LATE = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
 SCRIPT = "$[yyyyMMdd HHmm] $[yyyyMMdd-1] ${system.biz.date}"
 
 
-def shown(*, uses_chosen_date: bool = True, **columns: Any) -> Rendered:
+def shown(**columns: Any) -> Rendered:
     document: dict[str, Any] = {
         "task_json": json.dumps({"params": {"rawScript": SCRIPT}}),
         "global_params": None,
-        "schedule_time": LATE,
-        "start_time": None,
-        "history_cmd": "SCHEDULER",
+        "moment": LATE,
         "input_pool": None,
         "var_pool": None,
         "command_param": None,
     }
     return rendered(
         TaskDocument(**{**document, **columns}),
-        config=Config(time_zone="UTC", complement_uses_chosen_date=uses_chosen_date),
+        config=Config(time_zone="UTC"),
         now=LATE,
     )
 
@@ -69,16 +67,9 @@ def test_an_output_that_repeats_a_secret_is_masked_under_every_name() -> None:
     assert (later.parameters["marked"], later.parameters["day"]) == ("******", "2013-01-01")
 
 
-@pytest.mark.parametrize(("uses_chosen_date", "date"), [(True, "20191103"), (False, "20191102")])
-def test_a_complement_s_business_date_is_shown_as_it_is_configured(
-    uses_chosen_date: bool, date: str
-) -> None:
-    result = shown(
-        uses_chosen_date=uses_chosen_date,
-        history_cmd="COMPLEMENT_DATA",
-        timezone_id="America/New_York",
-    )
-    assert result.parameters["system.biz.date"] == date
+def test_the_business_date_is_that_of_the_run_s_moment() -> None:
+    result = shown(moment=LATE + timedelta(days=1), timezone_id="America/New_York")
+    assert result.parameters["system.biz.date"] == "20191103"
 
 
 def test_a_zone_that_there_is_not_is_named() -> None:

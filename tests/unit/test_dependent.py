@@ -270,12 +270,14 @@ def test_the_rows_that_count_are_kept_for_the_user() -> None:
         {
             "group": 1,
             "key": "9-load-day-today",
+            "businessDate": "2020-03-10",
             "from": "2020-03-11T00:00:00+01:00",
             "to": "2020-03-12T00:00:00+01:00",
             "run": {
                 "id": 5,
                 "state": "SUCCESS",
                 "scheduleTime": "2020-03-11T13:34:56.000789+01:00",
+                "businessDate": "2020-03-10",
                 "startTime": "2020-03-11T13:34:56.000789+01:00",
                 "endTime": None,
             },
@@ -290,6 +292,7 @@ def test_the_rows_that_count_are_kept_for_the_user() -> None:
         {
             "group": 1,
             "key": "hourly-ALL-hour-last1Hour",
+            "businessDate": "2020-03-10",
             "from": "2020-03-11T12:00:00+01:00",
             "to": "2020-03-11T13:00:00+01:00",
             "run": None,

@@ -320,16 +320,15 @@ def test_a_switch_may_look_at_the_business_date_of_its_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of_process", "uses_chosen_date", "date"),
+    ("of_process", "date"),
     [
-        ({}, True, "20191103"),
-        ({"timezone_id": "America/New_York"}, True, "20191102"),
-        ({"timezone_id": "America/New_York", "complement": True}, True, "20191103"),
-        ({"timezone_id": "America/New_York", "complement": True}, False, "20191102"),
+        ({}, "20191103"),
+        ({"timezone_id": "America/New_York"}, "20191102"),
+        ({"timezone_id": "America/New_York", "complement": True}, "20191102"),
     ],
 )
 def test_t45_a_switch_reads_dates_in_the_zone_of_its_run(
-    of_process: dict[str, Any], uses_chosen_date: bool, date: str
+    of_process: dict[str, Any], date: str
 ) -> None:
     local = [Property(prop="day", value="${system.biz.date}")]
     of_node = {"s": switch((f"${{day}} == '{date}'", "big"), default="small", local=local)}
@@ -338,11 +337,10 @@ def test_t45_a_switch_reads_dates_in_the_zone_of_its_run(
     moment = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
     run = load_run(
         kept.run.ownership,
-        replace(kept.process, schedule_time=moment, **of_process),
+        replace(kept.process, moment=moment, **of_process),
         (),
         dag=kept.dag,
         nodes=kept.nodes,
-        complement_uses_chosen_date=uses_chosen_date,
     )
     deliver(run, RunOpened(), succeeded("a"))
     assert (run.tasks["big"].phase.value, run.tasks["small"].phase.value) == ("live", "skipped")

@@ -21,6 +21,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.business_dates import moment_of_date
+from common.model.date_rules import DateRule
 from common.params import parse_properties, resolve_global_params
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flights"
@@ -239,16 +241,14 @@ def test_a_scheduled_run_and_a_complement_of_one_business_date_are_of_the_same_d
     document = json.loads((EXAMPLE / "flights.json").read_text("utf-8"))
     declared = json.dumps(document["processDefinitionJson"]["globalParams"])
 
-    def day_of(moment: date, *, complement: bool) -> str | None:
+    def day_of(named: date, rule: DateRule) -> str | None:
+        at = datetime(named.year, named.month, named.day, 3, tzinfo=NEW_YORK)
         (resolved,) = resolve_global_params(
-            parse_properties(declared),
-            moment=datetime(moment.year, moment.month, moment.day, 3, tzinfo=NEW_YORK),
-            zone=NEW_YORK,
-            complement=complement,
+            parse_properties(declared), moment=moment_of_date(at, rule, NEW_YORK), zone=NEW_YORK
         )
         value: str | None = resolved.value
         return value
 
     day_after = date.fromordinal(day.toordinal() + 1)
-    assert day_of(day_after, complement=False) == day.isoformat()
-    assert day_of(day, complement=True) == day.isoformat()
+    assert day_of(day_after, DateRule.SCHEDULE_TIME) == day.isoformat()
+    assert day_of(day, DateRule(document["complementDateRule"])) == day.isoformat()

@@ -38,14 +38,12 @@ def properties(**values: str) -> tuple[Property, ...]:
 def resolved(
     declared: tuple[Property, ...],
     *,
-    complement: bool = False,
     start_params: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     result = resolve_global_params(
         declared,
         moment=NIGHT,
         zone=UTC_ZONE,
-        complement=complement,
         start_params=start_params or {},
     )
     return {each.prop: each.value for each in result}
@@ -54,13 +52,11 @@ def resolved(
 def effective(
     global_properties: tuple[Property, ...] = (),
     local_properties: tuple[Property, ...] = (),
-    *,
-    complement: bool = False,
 ) -> dict[str, str]:
     return effective_parameters(
         global_properties,
         local_properties,
-        system=system_parameters(moment=NIGHT, zone=UTC_ZONE, complement=complement),
+        system=system_parameters(moment=NIGHT, zone=UTC_ZONE),
         moment=NIGHT,
         zone=UTC_ZONE,
     )
@@ -152,39 +148,25 @@ class TestProperties:
 
 class TestSystemParameters:
     def test_a_normal_run_works_on_the_day_before(self) -> None:
-        assert system_parameters(moment=NIGHT, zone=UTC_ZONE, complement=False) == {
+        assert system_parameters(moment=NIGHT, zone=UTC_ZONE) == {
             "system.biz.date": "20200309",
             "system.biz.curdate": "20200310",
             "system.datetime": "20200310023000",
         }
 
-    def test_a_complement_run_works_on_the_chosen_date(self) -> None:
-        assert system_parameters(moment=NIGHT, zone=UTC_ZONE, complement=True) == {
-            "system.biz.date": "20200310",
-            "system.biz.curdate": "20200311",
-            "system.datetime": "20200311023000",
-        }
-
-    def test_the_rule_of_complement_runs_can_be_switched_off(self) -> None:
-        assert system_parameters(
-            moment=NIGHT, zone=UTC_ZONE, complement=True, complement_uses_chosen_date=False
-        ) == system_parameters(moment=NIGHT, zone=UTC_ZONE, complement=False)
-
     def test_built_ins_are_added_and_cannot_change_the_date(self) -> None:
         built_ins = {"system.project.name": "p", "system.datetime": "x"}
-        system = system_parameters(
-            moment=NIGHT, zone=UTC_ZONE, complement=False, built_ins=built_ins
-        )
+        system = system_parameters(moment=NIGHT, zone=UTC_ZONE, built_ins=built_ins)
         assert (system["system.project.name"], system["system.datetime"]) == ("p", "20200310023000")
 
     def test_t45_the_business_date_is_the_day_before_on_a_day_of_25_hours(self) -> None:
         late = datetime(2019, 11, 3, 23, 30, tzinfo=NEW_YORK)
-        system = system_parameters(moment=late, zone=NEW_YORK, complement=False)
+        system = system_parameters(moment=late, zone=NEW_YORK)
         assert system["system.biz.date"] == "20191102"
 
     def test_a_moment_at_the_edge_of_time_is_a_clear_error(self) -> None:
         with pytest.raises(ParameterError, match="years 1 to 9999"):
-            system_parameters(moment=datetime(1, 1, 1, tzinfo=UTC), zone=UTC_ZONE, complement=False)
+            system_parameters(moment=datetime(1, 1, 1, tzinfo=UTC), zone=UTC_ZONE)
 
 
 class TestReferences:
@@ -274,9 +256,6 @@ class TestResolving:
             "b": "b a-20200310",
         }
 
-    def test_placeholders_of_a_complement_run_count_from_its_system_datetime(self) -> None:
-        assert resolved(properties(a="$[yyyyMMdd]"), complement=True) == {"a": "20200311"}
-
     def test_t52_of_duplicates_the_last_one_wins(self) -> None:
         assert resolved(properties(a="1") + properties(b="${a}") + properties(a="2")) == {
             "a": "2",
@@ -288,7 +267,6 @@ class TestResolving:
             (Property(prop="n", type=DataType.INTEGER, value="1"), *properties(m="${n}${new}")),
             moment=NIGHT,
             zone=UTC_ZONE,
-            complement=False,
             start_params={"n": "2", "new": "$[dd]"},
         )
         assert result == (
@@ -317,7 +295,6 @@ class TestResolving:
             properties(a="$[timestamp(yyyyMMddHHmmss)]"),
             moment=second,
             zone=NEW_YORK,
-            complement=False,
         )
         assert only.value == str(int(second.timestamp()))
 
@@ -347,10 +324,11 @@ class TestEffectiveParameters:
         text = substitute(script, effective(), moment=NIGHT, zone=UTC_ZONE)
         assert text == "echo 20200310 20200309 ${HOME}"
 
-    def test_values_count_from_system_datetime_and_scripts_from_the_moment(self) -> None:
-        found = effective((), properties(a="$[yyyyMMdd]"), complement=True)
-        text = substitute("${a} $[yyyyMMdd]", found, moment=NIGHT, zone=UTC_ZONE)
-        assert text == "20200311 20200310"
+    def test_values_and_scripts_count_from_the_same_moment(self) -> None:
+        given = properties(a="$[yyyyMMdd]", **{"system.datetime": "20200401000000"})
+        found = effective(given, properties(b="$[yyyyMMdd]"))
+        text = substitute("${a} ${b} $[yyyyMMdd]", found, moment=NIGHT, zone=UTC_ZONE)
+        assert text == "20200401 20200401 20200401"
 
 
 def test_a_script_has_its_references_replaced_before_its_placeholders() -> None:

@@ -68,8 +68,8 @@ def test_every_task_is_told_who_it_is(tmp_path: Path) -> None:
     assert made.argv == ("/bin/bash", str(tmp_path / "tasks/1/2/3/1_2_3_node.sh"))
 
 
-def test_a_task_without_a_schedule_counts_its_dates_from_its_start(tmp_path: Path) -> None:
-    made = prepared(tmp_path, "SHELL", {"rawScript": "$[yyyyMMdd]"}, schedule_time=None)
+def test_a_task_of_a_run_without_a_moment_counts_its_dates_from_its_start(tmp_path: Path) -> None:
+    made = prepared(tmp_path, "SHELL", {"rawScript": "$[yyyyMMdd]"}, moment=None)
     assert Path(made.argv[1]).read_text() == "20260102"
 
 
@@ -89,31 +89,38 @@ def test_t45_offsets_in_days_are_calendar_days_of_the_run_s_zone(
     tmp_path: Path, zone: str | None, expected: str
 ) -> None:
     script = "$[yyyyMMdd HHmm] $[yyyyMMdd-1] $[HHmm-1/24]"
-    made = prepared(tmp_path, "SHELL", {"rawScript": script}, schedule_time=LATE, timezone_id=zone)
+    made = prepared(tmp_path, "SHELL", {"rawScript": script}, moment=LATE, timezone_id=zone)
     assert Path(made.argv[1]).read_text() == expected
 
 
-@pytest.mark.parametrize(
-    ("complement", "uses_chosen_date", "expected"),
-    [
-        (False, True, "20191102 20191103 20191103233000"),
-        (True, True, "20191103 20191104 20191104233000"),
-        (True, False, "20191102 20191103 20191103233000"),
-    ],
-)
-def test_t45_business_dates_are_those_of_the_run_s_zone(
-    tmp_path: Path, complement: bool, uses_chosen_date: bool, expected: str
-) -> None:
+@pytest.mark.parametrize("complement", [False, True])
+def test_t45_business_dates_are_those_of_the_run_s_zone(tmp_path: Path, complement: bool) -> None:
     made = prepared(
         tmp_path,
         "SHELL",
         {"rawScript": "${system.biz.date} ${system.biz.curdate} ${system.datetime}"},
-        schedule_time=LATE,
+        moment=LATE,
         timezone_id="America/New_York",
         complement=complement,
-        complement_uses_chosen_date=uses_chosen_date,
     )
-    assert Path(made.argv[1]).read_text() == expected
+    assert Path(made.argv[1]).read_text() == "20191102 20191103 20191103233000"
+
+
+def test_a_parameter_and_the_script_text_of_a_complement_give_the_same_day(tmp_path: Path) -> None:
+    made = prepared(
+        tmp_path,
+        "SHELL",
+        {
+            "rawScript": "${day} $[yyyyMMdd-1] ${system.biz.date}",
+            "localParams": [
+                {"prop": "day", "direct": "IN", "type": "VARCHAR", "value": "$[yyyyMMdd-1]"}
+            ],
+        },
+        moment=LATE,
+        timezone_id="America/New_York",
+        complement=True,
+    )
+    assert Path(made.argv[1]).read_text() == "20191102 20191102 20191102"
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "America"])

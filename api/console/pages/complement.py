@@ -46,7 +46,10 @@ def show(visit: Visit) -> Response:
     behind = cursors.read("dates", visit.query.get("after"))
     found = details(session, visit.id, limit=_MOST, behind=-1 if behind is None else behind)
     view = found.view
-    rows = [date_row(each, timezone_id=view.timezone_id, now=now) for each in found.dates]
+    rows = [
+        date_row(each, timezone_id=view.timezone_id, date_rule=view.date_rule, now=now)
+        for each in found.dates
+    ]
     may_order = may(session, Action.OPERATE, Thing.COMPLEMENT, visit.id)
     return rendered(
         "complement.html",

@@ -31,7 +31,7 @@ from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskDepend
 from common.store.people.rights import Thing
 from common.store.people.views import ProcessInstanceView, TaskInstanceView
 from operations.documents.causes import cause_rows
-from operations.documents.instances import instance_row, parameter_fields, task_row
+from operations.documents.instances import date_fields, instance_row, parameter_fields, task_row
 from operations.errors import UsageError
 from operations.explaining import explain_instance
 from operations.instance_commands import execute_tasks, put_command
@@ -86,7 +86,7 @@ def show(visit: Visit) -> Response:
         zone=session.zone,
         visit=visit,
         view=view,
-        run=instance_row(detail.instance, now=now),
+        run=instance_row(detail.instance, now=now) | date_fields(detail),
         version=detail.instance.version,
         newer=detail.instance.latest_version if detail.instance.has_newer_version else None,
         since=_since(visit, detail.instance, attempts) if view == "graph" else None,

@@ -157,6 +157,7 @@ def new_process_instance(
         "root_id": 0 if child_of is None else child_of.root_id,
         "parent_task_instance_id": 0 if child_of is None else child_of.task_instance_id,
         "timezone_id": plan.timezone_id,
+        "business_time": plan.business_time,
         "execution_type": int(plan.execution_type) if plan.is_serial_by_schedule else None,
         # Of the command that began it: a recovery leaves it.
         "command_id": command_id,

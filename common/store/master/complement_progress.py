@@ -46,6 +46,7 @@ from common.errors import ServiceUnreachableError
 from common.model.commands import CommandType
 from common.model.complement_states import ComplementState, DateState, OnFailure
 from common.model.complements import ComplementDecider, ComplementSnapshot, ComplementStep
+from common.model.date_rules import DateRule
 from common.model.states import LIVE_PROCESS_CODES, LIVE_PROCESS_STATES, ProcessState
 from common.store.complements import date_command_param
 from common.store.master.ledger import withdrawn
@@ -330,6 +331,7 @@ _LOCK: Final = (
         complement.c.start_node_names,
         complement.c.start_params,
         complement.c.environment_code,
+        complement.c.date_rule,
     )
     .where(complement.c.id == bindparam("which", type_=Integer))
     .where(or_(_IS_MOVING, _IS_FAILED))
@@ -517,7 +519,11 @@ def _move_on(
     step = _decided(db, complement_id, decide)
     if step.begin:
         param = date_command_param(
-            row.timezone_id, row.start_node_names, row.start_params, row.environment_code
+            row.timezone_id,
+            row.start_node_names,
+            row.start_params,
+            row.environment_code,
+            DateRule(row.date_rule),
         )
         begun = db.execute(_BEGIN, at | {"begin": step.begin, "param": param}).rowcount
     else:

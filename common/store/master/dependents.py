@@ -46,6 +46,7 @@ from common.model.upstream import (
     UpstreamRun,
     UpstreamTask,
 )
+from common.store.business_times import MOMENT, moment
 from common.store.master.dataset_progress import progress_of
 from common.store.master.ports import (
     PAGE,
@@ -80,7 +81,7 @@ _ROWS: Final = (
         process_instance.c.host,
         process_instance.c.owner_epoch,
         process_instance.c.process_definition_id,
-        process_instance.c.schedule_time,
+        MOMENT.label("moment"),
         process_instance.c.timezone_id,
         task_instance.c.id,
         task_instance.c.name,
@@ -218,12 +219,12 @@ _DEFINITION: Final = (
     )
     .lateral("definition")
 )
-_moment = func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time)
 _RUN: Final = (
     select(
         process_instance.c.id,
         process_instance.c.state,
         process_instance.c.schedule_time,
+        MOMENT.label("moment"),
         process_instance.c.start_time,
         process_instance.c.end_time,
     )
@@ -232,8 +233,8 @@ _RUN: Final = (
     .where(process_instance.c.state.in_(tuple(ProcessState)))
     # A run that is being deleted may have lost attempts already.
     .where(process_instance.c.flag == 1)
-    .where(_moment >= _ASKED.c.start)
-    .where(_moment < _ASKED.c.end)
+    .where(moment(process_instance) >= _ASKED.c.start)
+    .where(moment(process_instance) < _ASKED.c.end)
     # Not by the bare id: read backwards by that, all runs that the definition ever had would be
     # looked at where there is none for the time, as it is as long as somebody waits.
     .order_by((process_instance.c.id + 0).desc())
@@ -259,6 +260,7 @@ _LOOK_UP: Final = (
         _RUN.c.id.label("run_id"),
         _RUN.c.state,
         _RUN.c.schedule_time,
+        _RUN.c.moment,
         _RUN.c.start_time,
         _RUN.c.end_time,
         task_instance.c.id.label("task_id"),
@@ -285,7 +287,7 @@ _RUNS: Final = (
         process_instance.c.id,
         process_instance.c.process_definition_id,
         process_definition.c.name,
-        _moment.label("moment"),
+        MOMENT.label("moment"),
     )
     .outerjoin_from(
         process_instance,
@@ -455,7 +457,7 @@ def _waiting(row: AnyRow) -> WaitingDependent:
         name=row.name,
         task_json=row.task_json,
         process_definition_id=row.process_definition_id,
-        schedule_time=row.schedule_time,
+        moment=row.moment,
         start_time=row.start_time,
         evidence=row.evidence,
         timezone_id=row.timezone_id,
@@ -501,6 +503,7 @@ def _answer(row: AnyRow, node_names: frozenset[str]) -> Answer:
         id=row.run_id,
         state=ProcessState(row.state),
         schedule_time=row.schedule_time,
+        moment=row.moment,
         start_time=row.start_time,
         end_time=row.end_time,
         task=None if row.task_id is None else _task(row),

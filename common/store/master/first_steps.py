@@ -48,7 +48,7 @@ def write_first_steps(
 
 def loaded(plan: Begin, ownership: Ownership, command_param: str, now: datetime) -> LoadedRun:
     """Return a run that begins now as `RunStore.load` would."""
-    at = plan.schedule_time
+    at = plan.business_time or plan.schedule_time or now
     return LoadedRun(
         ownership=ownership,
         process=ProcessRow(
@@ -66,7 +66,7 @@ def loaded(plan: Begin, ownership: Ownership, command_param: str, now: datetime)
             executor_id=plan.executor_id,
             start_time=now.astimezone(UTC),
             global_params=plan.global_params,
-            schedule_time=None if at is None else at.astimezone(UTC),
+            moment=at.astimezone(UTC),
             complement=is_complement(plan.command_type.name),
             parent_task_instance_id=0 if plan.child_of is None else plan.child_of.task_instance_id,
             timezone_id=plan.timezone_id,

@@ -203,6 +203,7 @@ _RUN_COLUMNS: Final = (
     "root_id",
     "parent_task_instance_id",
     "timezone_id",
+    "business_time",
     "execution_type",
     "command_id",
 )

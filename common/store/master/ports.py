@@ -362,7 +362,8 @@ class WaitingDependent:
     name: str
     task_json: str
     process_definition_id: int
-    schedule_time: datetime | None
+    moment: datetime
+    """The moment of its run, from which the intervals are counted (`common.business_dates`)."""
     start_time: datetime
     evidence: str | None
     timezone_id: str | None = None

@@ -41,6 +41,7 @@ from common.model.states import (
     TaskState,
 )
 from common.model.worker_needs import UNASSIGNED
+from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
 from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempts
 from common.store.master.plain_save import HintTarget, no_hint, plain, save_plainly
@@ -92,7 +93,7 @@ _PROCESSES: Final = select(
     process_instance.c.executor_id,
     process_instance.c.start_time,
     process_instance.c.global_params,
-    process_instance.c.schedule_time,
+    MOMENT.label("moment"),
     IS_COMPLEMENT.label("complement"),
     process_instance.c.run_scope,
     process_instance.c.wanted_deadline,
@@ -489,7 +490,7 @@ def _process_row(row: AnyRow) -> ProcessRow:
         executor_id=row.executor_id,
         start_time=row.start_time,
         global_params=row.global_params,
-        schedule_time=row.schedule_time,
+        moment=row.moment,
         complement=row.complement,
         run_scope=names_in(row.run_scope, "run_scope"),
         wanted_deadline=row.wanted_deadline,

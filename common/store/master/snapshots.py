@@ -30,6 +30,7 @@ from common.errors import BadCommandError
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
 from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
+from common.model.date_rules import DateRule
 from common.model.grants import GrantKind
 from common.model.plans import (
     DefinitionSnapshot,
@@ -89,6 +90,7 @@ DEFINITION_COLUMNS: Final = (
     .correlate(process_definition)
     .scalar_subquery()
     .label("lacked_tenant"),
+    process_definition.c.complement_date_rule,
 )
 _DEFINITIONS: Final = FixedStatement(
     select(*DEFINITION_COLUMNS).where(process_definition.c.id == any_of("ids"))
@@ -128,6 +130,7 @@ _DETAILS: Final = select(
     process_instance.c.task_depend_type,
     process_instance.c.history_cmd,
     process_instance.c.schedule_time,
+    process_instance.c.business_time,
     process_instance.c.run_scope,
     process_instance.c.timezone_id,
     process_instance.c.execution_type,
@@ -148,6 +151,7 @@ _PARENTS: Final = (
         process_instance.c.history_cmd,
         process_instance.c.global_params,
         process_instance.c.schedule_time,
+        process_instance.c.business_time,
         process_instance.c.timezone_id,
         # Mostly it has neither, and then the text need not travel.
         case(
@@ -375,6 +379,7 @@ class Snapshots:
                 task_depend_type=TaskDependType(details.task_depend_type),
                 history=names_of(details.history_cmd),
                 schedule_time=details.schedule_time,
+                business_time=details.business_time,
                 run_scope=names_in(details.run_scope, "run_scope"),
                 tasks=tuple(task_row(task) for task in self._attempts[row.id]),
                 timezone_id=details.timezone_id,
@@ -413,6 +418,7 @@ def definition_of(row: Any) -> DefinitionSnapshot:
         project_id=row.project_id,
         grants=objects_in(row.grants),
         lacked_tenant=row.lacked_tenant,
+        date_rule=None if row.complement_date_rule is None else DateRule(row.complement_date_rule),
     )
 
 
@@ -429,6 +435,7 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         history=names_of(row.history_cmd),
         global_params=row.global_params,
         schedule_time=row.schedule_time,
+        business_time=row.business_time,
         ancestors=tuple(ancestors),
         timezone_id=row.timezone_id,
         environment_code=param.stored_environment_code,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -17,7 +17,6 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    bindparam,
     case,
     func,
     select,
@@ -26,7 +25,9 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.complement_states import DateState
+from common.model.date_rules import Slot
 from common.model.rights import DATABASE, Principal
+from common.store.business_times import newest_run_in
 from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
@@ -57,6 +58,7 @@ class ComplementView:
     run_order: str
     on_failure: str
     reprocess: str
+    date_rule: str
     timezone_id: str
     after_id: int
     command_id: int
@@ -183,20 +185,23 @@ def run_dates(db: Connection, complement_id: int) -> list[tuple[int, str, int]]:
 
 
 def newest_runs(
-    db: Connection, definition_id: int, dates: Sequence[datetime]
-) -> dict[datetime, tuple[int, int]]:
-    """Return the newest process instance and its state, for each of these dates that was run.
+    db: Connection, definition_id: int, slots: Sequence[Slot]
+) -> dict[int, tuple[int, int]]:
+    """Return the newest process instance and its state, by the places of the slots with runs.
 
-    The keys are in UTC. Sub processes run as parts of others, and count for nothing here.
+    Sub processes run as parts of others, and count for nothing here.
     """
-    found: dict[datetime, tuple[int, int]] = {}
-    for start in range(0, len(dates), _CHUNK):
+    found: dict[int, tuple[int, int]] = {}
+    for start in range(0, len(slots), _CHUNK):
+        some = slots[start : start + _CHUNK]
         asked = {
-            "definition_id": definition_id,
-            "asked_schedule_time": list(dates[start : start + _CHUNK]),
+            "whose": definition_id,
+            "asked_place": list(range(start, start + len(some))),
+            "asked_slot_start": [slot.start for slot in some],
+            "asked_slot_end": [slot.end for slot in some],
         }
         for row in db.execute(_NEWEST_RUNS, asked):
-            found[row.schedule_time.astimezone(UTC)] = (row.id, row.state)
+            found[row.place] = (row.id, row.state)
     return found
 
 
@@ -212,6 +217,7 @@ _COMPLEMENTS: Final[Select[Any]] = (
         complement.c.run_order,
         complement.c.on_failure,
         complement.c.reprocess,
+        complement.c.date_rule,
         complement.c.timezone_id,
         complement.c.after_id,
         complement.c.command_id,
@@ -251,20 +257,10 @@ _DATES: Final[Select[Any]] = select(
 
 # A statement has a time limit, which a million dates would reach.
 _CHUNK: Final = 50_000
-_ASKED: Final = unnested("asked", schedule_time=DateTime(timezone=True))
-_RUN: Final = process_instance.alias("run")
-# Both conditions on the date, the first so that the index is used.
-_NEWEST: Final = (
-    select(_RUN.c.id, _RUN.c.state)
-    .where(_RUN.c.process_definition_id == bindparam("definition_id", type_=Integer))
-    .where(func.coalesce(_RUN.c.schedule_time, _RUN.c.start_time) == _ASKED.c.schedule_time)
-    .where(_RUN.c.schedule_time == _ASKED.c.schedule_time)
-    .where(_RUN.c.is_sub_process == 0)
-    .order_by(_RUN.c.id.desc())
-    .limit(1)
-    .lateral("newest")
-)
-_NEWEST_RUNS: Final = select(_ASKED.c.schedule_time, _NEWEST.c.id, _NEWEST.c.state).join_from(
+_MOMENT: Final = DateTime(timezone=True)
+_ASKED: Final = unnested("asked", place=Integer, slot_start=_MOMENT, slot_end=_MOMENT)
+_NEWEST: Final = newest_run_in(_ASKED)
+_NEWEST_RUNS: Final = select(_ASKED.c.place, _NEWEST.c.id, _NEWEST.c.state).join_from(
     _ASKED, _NEWEST, true()
 )
 
@@ -302,6 +298,7 @@ def _complement(row: Row[*tuple[Any, ...]], dates: Mapping[str, int]) -> Complem
         run_order=row.run_order,
         on_failure=row.on_failure,
         reprocess=row.reprocess,
+        date_rule=row.date_rule,
         timezone_id=row.timezone_id,
         after_id=row.after_id,
         command_id=row.command_id,

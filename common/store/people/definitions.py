@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from common.errors import NotAllowedError
+from common.model.date_rules import DateRule
 from common.model.rights import Principal
 from common.model.states import ReleaseState
 from common.store.fixed_statement import FixedRead
@@ -68,6 +69,8 @@ class DefinitionRow:
     update_time: datetime
     project_name: str | None = None
     """None in a row that a change returned."""
+    date_rule: DateRule | None = None
+    """The meaning of its complements' dates; None leaves that to the cluster."""
 
 
 def save_definition(
@@ -300,6 +303,7 @@ _OWN_COLUMNS: Final = (
     process_definition.c.flag,
     process_definition.c.create_time,
     process_definition.c.update_time,
+    process_definition.c.complement_date_rule,
 )
 _COLUMNS: Final = (*_OWN_COLUMNS, project_name(process_definition.c.project_id))
 
@@ -322,6 +326,7 @@ def _definition(row: Any) -> DefinitionRow:
         create_time=row.create_time,
         update_time=row.update_time,
         project_name=row.project_name,
+        date_rule=None if row.complement_date_rule is None else DateRule(row.complement_date_rule),
     )
 
 
@@ -421,6 +426,16 @@ def set_execution_type(db: Connection, definition_id: int, *, wanted: int, at: d
         .values(execution_type=wanted, update_time=at)
     )
     return changed.rowcount == 1
+
+
+def set_date_rule(db: Connection, definition_id: int, *, wanted: DateRule, at: datetime) -> None:
+    """Set the meaning of the dates of its complements."""
+    db.execute(
+        update(process_definition)
+        .where(process_definition.c.id == definition_id)
+        .where(process_definition.c.complement_date_rule.is_distinct_from(wanted.value))
+        .values(complement_date_rule=wanted.value, update_time=at)
+    )
 
 
 def execution_types(

@@ -218,6 +218,9 @@ def _runs(db: Connection, ids: Sequence[int]) -> dict[int, Run]:
             process_instance.c.host,
             process_instance.c.owner_incarnation,
             process_instance.c.run_scope,
+            process_instance.c.schedule_time,
+            process_instance.c.business_time,
+            process_instance.c.timezone_id,
         )
         .outerjoin_from(
             process_instance,
@@ -291,6 +294,9 @@ def _run(
         attempts=tuple(attempts),
         before=_before(db, row) if row.state == ProcessState.SERIAL_WAIT else (),
         lost=tuple(lost),
+        schedule_time=row.schedule_time,
+        business_time=row.business_time,
+        timezone_id=row.timezone_id,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, func, select, update
 
 from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskState
+from common.store.business_times import MOMENT
 from common.store.tables import process_instance, task_instance, task_log_tail
 
 
@@ -26,9 +27,8 @@ class TaskDocument:
 
     task_json: str
     global_params: str | None
-    schedule_time: datetime | None
-    start_time: datetime | None
-    history_cmd: str | None
+    moment: datetime | None
+    """The moment from which the run counts its dates (`common.business_dates`)."""
     input_pool: str | None
     var_pool: str | None
     command_param: str | None
@@ -58,13 +58,11 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
     found = db.execute(
         select(
             task_instance.c.task_json,
-            task_instance.c.start_time,
             task_instance.c.input_pool,
             task_instance.c.var_pool,
             process_instance.c.command_param,
             process_instance.c.global_params,
-            process_instance.c.schedule_time,
-            process_instance.c.history_cmd,
+            MOMENT.label("moment"),
             process_instance.c.timezone_id,
         )
         .join_from(
@@ -79,9 +77,7 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
     return TaskDocument(
         task_json=found.task_json,
         global_params=found.global_params,
-        schedule_time=found.schedule_time,
-        start_time=found.start_time,
-        history_cmd=found.history_cmd,
+        moment=found.moment,
         input_pool=found.input_pool,
         var_pool=found.var_pool,
         command_param=found.command_param,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,7 +27,9 @@ from sqlalchemy import (
     true,
 )
 
+from common.business_dates import rule_of
 from common.masking import shown_reason
+from common.model.date_rules import DateRule
 from common.model.rights import DATABASE, Principal
 from common.model.run_names import version_in
 from common.model.states import FINISHED_TASK_CODES
@@ -133,6 +135,16 @@ class ProcessInstanceDetail:
     command_param: str | None
     global_params: str | None
     tasks: tuple[TaskInstanceView, ...]
+    business_time: datetime | None = None
+    """Its moment where that differs from its schedule time (`common.business_dates`)."""
+    timezone_id: str | None = None
+    business_date: date | None = None
+    """The day before its moment; None if its zone is unknown."""
+
+    @property
+    def date_rule(self) -> DateRule | None:
+        """The meaning of its schedule time; None if it has none."""
+        return rule_of(self.instance.schedule_time, self.business_time)
 
 
 def process_instances(
@@ -391,6 +403,8 @@ def _detail_by_id() -> FixedRead:
             process_instance.c.process_instance_json,
             process_instance.c.command_param,
             process_instance.c.global_params,
+            process_instance.c.business_time,
+            process_instance.c.timezone_id,
         ).where(process_instance.c.id == bindparam("id", type_=Integer))
     )
 
@@ -413,6 +427,8 @@ def process_instance_detail(
         tasks=tuple(task_instances(db, process_instance_id=process_instance_id))
         if with_tasks
         else (),
+        business_time=found.business_time,
+        timezone_id=found.timezone_id,
     )
 
 

@@ -24,6 +24,7 @@ from common.model.complement_states import (
     Reprocess,
     RunOrder,
 )
+from common.model.date_rules import DateRule
 from common.model.states import FailureStrategy, Priority, TaskDependType
 from common.store.tables.columns import (
     code,
@@ -69,6 +70,8 @@ complement: Final = Table(
     time("end_time"),
     Column("state_reason", Text),
     environment_code(),
+    # What a date is; complements of former versions have the rule of DolphinScheduler 1.2.
+    word("date_rule", "business_date"),
     known("state", ComplementState),
     known("task_depend_type", TaskDependType),
     known("failure_strategy", FailureStrategy),
@@ -77,12 +80,14 @@ complement: Final = Table(
     known_words("run_order", RunOrder),
     known_words("on_failure", OnFailure),
     known_words("reprocess", Reprocess),
+    known_words("date_rule", DateRule),
     CheckConstraint("parallelism BETWEEN 1 AND 1000", name="parallelism"),
     info=seen_by_reader(
         "id process_definition_id state parallelism run_order on_failure reprocess "
         "timezone_id after_id command_id task_depend_type failure_strategy warning_type "
         "warning_group_id executor_id process_instance_priority worker_group_id "
-        "start_node_names create_time update_time end_time environment_code",
+        "start_node_names create_time update_time end_time environment_code "
+        "date_rule",
         masked="state_reason",
     ),
 )

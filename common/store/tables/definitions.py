@@ -17,12 +17,14 @@ from sqlalchemy import (
     text,
 )
 
+from common.model.date_rules import DateRule
 from common.model.proposals import ProposalState
 from common.model.states import ExecutionType, ReleaseState
 from common.store.tables.columns import (
     code,
     code_is_no_other_id,
     known,
+    known_words,
     metadata,
     not_empty,
     number,
@@ -67,17 +69,21 @@ process_definition: Final = Table(
     Column("modify_by", String(36), server_default=text("''")),
     code("execution_type", 0),
     own_code(),
+    # What a date of its complements is; NULL leaves that to the cluster.
+    Column("complement_date_rule", String(16)),
     UniqueConstraint("project_id", "name"),
     UniqueConstraint("code"),
     not_empty("name"),
     known("release_state", ReleaseState),
     known("flag", range(2)),
     known("execution_type", ExecutionType),
+    known_words("complement_date_rule", DateRule),
     CheckConstraint("version >= 1", name="version"),
     code_is_no_other_id(),
     info=seen_by_reader(
         "id name version release_state project_id user_id description flag create_time "
-        "update_time timeout tenant_id modify_by execution_type code",
+        "update_time timeout tenant_id modify_by execution_type code "
+        "complement_date_rule",
     ),
 )
 Index("process_definition_index", process_definition.c.project_id, process_definition.c.id)

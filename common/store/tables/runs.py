@@ -121,6 +121,8 @@ process_instance: Final = Table(
     Column("command_id", BigInteger),
     # The version of the definition that a restart has given it; NULL: the one in its name.
     number("definition_version", nullable=True),
+    # Its moment where that differs from the schedule time; NULL if it does not.
+    time("business_time"),
     not_empty("name"),
     known_often("state", EXECUTION_STATES),
     known_often("recovery", range(2)),
@@ -147,7 +149,8 @@ process_instance: Final = Table(
         "executor_id history_cmd process_instance_priority worker_group_id timeout tenant_id "
         "owner_incarnation owner_epoch wanted_state wanted_at root_id parent_task_instance_id "
         "run_scope restart_time wanted_deadline timeout_strategy timeout_flag timezone_id "
-        "execution_type command_id definition_version",
+        "execution_type command_id definition_version "
+        "business_time",
         masked="state_reason",
     ),
 )
@@ -161,9 +164,13 @@ Index(
 )
 # The question of a DEPENDENT: the runs of a definition for a time, however many came since.
 Index(
-    "t_ds_process_instance_moment_idx",
+    "t_ds_process_instance_business_idx",
     process_instance.c.process_definition_id,
-    func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time),
+    func.coalesce(
+        process_instance.c.business_time,
+        process_instance.c.schedule_time,
+        process_instance.c.start_time,
+    ),
 )
 # Failover and start-up: what belongs to this master, of the few that still go on.
 Index(

@@ -65,7 +65,8 @@ class ClaimedTask:
     task_type: str
     task_json: str
     global_params: str | None
-    schedule_time: datetime | None
+    moment: datetime | None
+    """The moment from which the run counts its dates (`common.business_dates`)."""
     complement: bool
     tenant_code: str | None
     queue: str | None

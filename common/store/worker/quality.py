@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, Connection, Double, Integer, Text, func, inse
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
+from common.store.business_times import MOMENT
 from common.store.tables import process_instance, quality_result, task_instance
 from common.store.transaction import any_of, storable, unnested
 
@@ -35,7 +36,6 @@ _KEPT: Final = unnested(
 _COLUMNS: Final = (
     "rule", "type", "target", "level", "state", "value", "expected", "rows", "failed", "detail",
 )  # fmt: skip
-_MOMENT: Final = func.coalesce(process_instance.c.schedule_time, process_instance.c.start_time)
 _KEEP: Final = insert(quality_result).from_select(
     [
         "task_instance_id",
@@ -50,7 +50,7 @@ _KEEP: Final = insert(quality_result).from_select(
         task_instance.c.process_instance_id,
         task_instance.c.process_definition_id,
         task_instance.c.name,
-        func.coalesce(_MOMENT, func.now()),
+        func.coalesce(MOMENT, func.now()),
         *(_KEPT.c[name] for name in _COLUMNS),
     )
     .join_from(_KEPT, task_instance, task_instance.c.id == _KEPT.c.task_id)
@@ -76,7 +76,7 @@ _former: Final = (
         quality_result,
         (quality_result.c.process_definition_id == task_instance.c.process_definition_id)
         & (quality_result.c.task_name == task_instance.c.name)
-        & (quality_result.c.moment < _MOMENT),
+        & (quality_result.c.moment < MOMENT),
     )
     .where(task_instance.c.id == any_of("ids"))
     .where(quality_result.c.type == COMPARED)

@@ -47,6 +47,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.workers import WorkerMode, mode_of
+from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
@@ -159,7 +160,7 @@ _CLAIMABLE: Final = (
             else_=None,
         ).label("command_param"),
         process_instance.c.global_params,
-        process_instance.c.schedule_time,
+        MOMENT.label("moment"),
         IS_COMPLEMENT.label("complement"),
         process_instance.c.timezone_id,
         _of_tenant("tenant_code").label("tenant_code"),
@@ -551,7 +552,7 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
         task_type=row.task_type,
         task_json=row.task_json,
         global_params=row.global_params,
-        schedule_time=row.schedule_time,
+        moment=row.moment,
         complement=row.complement,
         tenant_code=row.tenant_code,
         queue=row.queue,

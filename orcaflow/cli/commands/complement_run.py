@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
+from common.model.date_rules import DateRule
 from orcaflow.cli.commands.run import WARNING_HELP, Urgency, Warn
 from orcaflow.cli.commands.run import OnFailure as OnTaskFailure
 from orcaflow.cli.output import Format, FormatOption, escaped, print_json, write
@@ -82,6 +83,10 @@ def run(
         Reprocess,
         typer.Option(help="Of dates with a run: none, those whose newest one failed, or all."),
     ] = Reprocess.ALL,
+    date_rule: Annotated[
+        DateRule | None,
+        typer.Option(help="What a date is: its run's schedule time, or its business date."),
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A start-up parameter; repeat."),
@@ -141,11 +146,12 @@ def run(
     """Run past dates of a definition: a range, both ends included, or a list.
 
     The dates of a range are the fire times of the definition's online schedules; without any, each
-    day at the time of day of --from. A date alone is its midnight, in --to the end of that day. All
-    or nothing is made. Ctrl-C ends the watching and not the complement. Exit code 2 for dates that
-    can't be read, 4 if the definition is OFFLINE, with --wait 1 if it did not succeed. Fields:
-    complements (as in `list`); with --plan complements (with dates, to_run, to_skip,
-    typical_duration, estimated_duration, estimated_end).
+    day at the time of day of --from. A date alone is its midnight, in --to the end of that day.
+    Without --date-rule the definition's rule applies, else the cluster's. All or nothing is made.
+    Ctrl-C ends the watching and not the complement. Exit code 2 for dates that can't be read, 4 if
+    the definition is OFFLINE, with --wait 1 if it did not succeed. Fields: complements (as in
+    `list`); with --plan complements (with dates, date_rule, to_run, to_skip, typical_duration,
+    estimated_duration, estimated_end).
     """
     from common.clock import SystemClock
     from common.model.states import FailureStrategy, Priority, WarningType
@@ -169,6 +175,7 @@ def run(
         order=order,
         on_failure=on_failure,
         reprocess=reprocess,
+        date_rule=date_rule,
         downstream=_downstream(downstream, downstream_all),
         confirmed=yes,
         start_nodes=tuple(start_node or ()),

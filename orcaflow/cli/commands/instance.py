@@ -94,12 +94,15 @@ def show(process_instance_id: InstanceId, form: FormatOption = Format.TABLE) -> 
     """Show a process instance with its parameters, every attempt at its tasks, and its relatives.
 
     Values of parameters whose names sound secret are masked. Fields: those of `list`,
-    command_param, global_params, tasks (as in `task list`), parent (null if it is no sub process)
-    and children (its sub processes), each with process_instance_id, definition, state, task,
-    task_instance_id and attempt (of the SUB_PROCESS task).
+    business_date (the day before its moment), date_rule (what its schedule_time is; null without
+    one), business_time (its moment, if that is not schedule_time), command_param, global_params,
+    tasks (as in `task list`), parent (null if it is no sub process) and children (its sub
+    processes), each with process_instance_id, definition, state, task, task_instance_id and attempt
+    (of the SUB_PROCESS task).
     """
     from common.clock import SystemClock
     from operations.documents.instances import (
+        date_fields,
         instance_row,
         parameter_fields,
         relative_row,
@@ -114,7 +117,7 @@ def show(process_instance_id: InstanceId, form: FormatOption = Format.TABLE) -> 
         detail = instance_detail(session, process_instance_id)
         family = family_of(session, detail.instance)
     now = SystemClock().now()
-    row = instance_row(detail.instance, now=now) | parameter_fields(detail)
+    row = instance_row(detail.instance, now=now) | date_fields(detail) | parameter_fields(detail)
     if form is Format.JSON:
         print_json(
             {
@@ -282,7 +285,9 @@ def why(
         found = explain_instance(session, number, task=task)
     if form is not Format.JSON:
         state = name_of(ProcessState, found.state)
-        write(f"process instance {number} ({escaped(found.name)}) is {state}")
+        day = "" if found.business_date is None else f", business date {found.business_date}"
+        rule = "" if found.date_rule is None else f" (date rule {found.date_rule})"
+        write(f"process instance {number} ({escaped(found.name)}) is {state}{day}{rule}")
     print_causes(found.causes, form=form, zone=session.zone)
 
 

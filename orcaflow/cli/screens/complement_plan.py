@@ -7,7 +7,13 @@ from datetime import datetime, tzinfo
 
 from common.clock import SystemClock
 from operations.complement_plans import ComplementPlan, end_of
-from operations.documents.complements import PLAN_COLUMNS, date_text, plan_date_rows, plan_row
+from operations.documents.complements import (
+    PLAN_COLUMNS,
+    RULES_IN_WORDS,
+    date_text,
+    plan_date_rows,
+    plan_row,
+)
 from operations.texts import counted, duration
 from orcaflow.cli.output import (
     Format,
@@ -57,6 +63,7 @@ def _print_one(plan: ComplementPlan, row: Row, *, after: ComplementPlan | None) 
         f" {counted(len(new.dates), 'date')}, {span} ({new.timezone_id}), {new.order},"
         f" {new.parallelism} at a time"
     )
+    write(f"{RULES_IN_WORDS[new.date_rule]} ({new.date_rule})")
     first, last = plan.dates, plan.dates[:0]
     if len(plan.dates) > _SHOWN_DATES:
         first, last = plan.dates[:_SHOWN_ENDS], plan.dates[-_SHOWN_ENDS:]
@@ -74,7 +81,12 @@ def _for_people(row: Row) -> dict[str, object]:
     if row["process_instance_id"] is not None:
         exists = f"process instance {row['process_instance_id']} {row['instance_state']}"
     becomes = row["becomes"] if row["reason"] is None else f"skipped: {row['reason']}"
-    return {"date": row["date"], "exists": exists, "becomes": becomes}
+    return {
+        "date": row["date"],
+        "business_date": row["business_date"],
+        "exists": exists,
+        "becomes": becomes,
+    }
 
 
 def _expected_end(

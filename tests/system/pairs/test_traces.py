@@ -155,14 +155,20 @@ def test_14_9_a_date_of_a_backfill_fails_and_is_recovered_for_that_date(
     cluster: PrivateCluster,
 ) -> None:
     gate = cluster.home / "backfill.gate"
-    # The business date of a complement run is the chosen one.
+    # By the rule of 1.2 the business date of a complement run is the chosen one.
     script = f"[ '${{system.biz.date}}' != 20200102 ] || [ -e '{gate}' ]"
     definition = cluster.define("backfill", [a_task("a", script), a_task("b", "true", "a")])
     days = [f"2020-01-0{day} 00:00:00" for day in (1, 2, 3)]
     instances = [
         cluster.begin(
             definition,
-            json.dumps({"complementStartDate": day, "complementEndDate": day}),
+            json.dumps(
+                {
+                    "complementStartDate": day,
+                    "complementEndDate": day,
+                    "complementDateRule": "business_date",
+                }
+            ),
             command_type=5,
         )
         for day in days

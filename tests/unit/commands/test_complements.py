@@ -130,5 +130,5 @@ def test_a_complement_run_s_parameters_are_worked_out_for_its_date() -> None:
         globals_of('[{"prop": "day", "value": "${system.biz.date}"}]'),
     )
     assert isinstance(found, Begin)
-    # The business date of a complement run is the date itself, not the day before (contract §9.2).
-    assert json.loads(found.global_params)[0]["value"] == "20200101"
+    # As of a schedule's run, the business date is the day before (contract §9.2).
+    assert json.loads(found.global_params)[0]["value"] == "20191231"

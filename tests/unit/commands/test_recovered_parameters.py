@@ -78,7 +78,10 @@ def test_repeating_works_the_parameters_out_anew_for_the_same_date_t33b() -> Non
 
 def test_repeating_a_complement_run_keeps_its_kind_of_dates() -> None:
     instance = an_instance(
-        ProcessState.SUCCESS, schedule_time=NOON, history=("COMPLEMENT_DATA", "REPEAT_RUNNING")
+        ProcessState.SUCCESS,
+        schedule_time=NOON,
+        business_time=NOON + timedelta(days=1),
+        history=("COMPLEMENT_DATA", "REPEAT_RUNNING"),
     )
     definition = a_definition(global_params='[{"prop": "day", "value": "${system.biz.date}"}]')
     found = planned(about(REPEAT), definition, instance=instance)

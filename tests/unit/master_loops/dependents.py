@@ -37,7 +37,7 @@ def a_dependent(number: int = 1, **columns: Any) -> WaitingDependent:
         name=f"wait{number}",
         task_json=json.dumps({"name": "wait", "type": "DEPENDENT", "dependence": dependence}),
         process_definition_id=3,
-        schedule_time=NOON,
+        moment=NOON,
         start_time=NOON,
         evidence=None,
     )
@@ -53,7 +53,9 @@ def a_wait_for_dataset(number: int, dataset: str) -> WaitingDependent:
 
 
 def a_run(state: ProcessState) -> UpstreamRun:
-    return UpstreamRun(id=UPSTREAM, state=state, schedule_time=NOON, start_time=NOON, end_time=NOON)
+    return UpstreamRun(
+        id=UPSTREAM, state=state, schedule_time=NOON, moment=NOON, start_time=NOON, end_time=NOON
+    )
 
 
 class Dependents:

@@ -61,7 +61,7 @@ def test_a_task_waits_as_long_as_what_it_waits_for_goes_on(waiter: Waiter) -> No
 def test_t45_a_task_waits_for_the_day_of_its_run_s_own_zone(waiter: Waiter) -> None:
     # Half past eleven in the evening of the day of 25 hours.
     evening = datetime(2019, 11, 4, 4, 30, tzinfo=UTC)
-    waiter.store.add(a_dependent(schedule_time=evening, timezone_id="America/New_York"))
+    waiter.store.add(a_dependent(moment=evening, timezone_id="America/New_York"))
     waiter.loop.run_once()
     (looked,) = json.loads(waiter.store.rows[1].evidence or "")
     day = datetime(2019, 11, 3, 4, tzinfo=UTC)
