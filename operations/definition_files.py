@@ -63,9 +63,7 @@ if TYPE_CHECKING:
     from operations.exported_schedule import ExportedSchedule
 
 MAX_NAME_LENGTH = 200
-STANDARD_INPUT: Final = "-"
-"""The path that means standard input."""
-
+STANDARD_INPUT: Final = "-"  # The path that means standard input.
 _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
 _DESCRIPTION_KEYS = ("description", "processDefinitionDescription")

@@ -12,8 +12,8 @@ from common.business_dates import business_date
 from common.model.states import ProcessState, TaskDependType
 from common.params import ParameterError
 from common.store.people import views
+from common.store.people.run_details import ProcessInstanceDetail
 from common.store.people.views import (
-    ProcessInstanceDetail,
     ProcessInstanceView,
     TaskInstanceView,
     process_instances,

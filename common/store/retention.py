@@ -181,7 +181,6 @@ _WAITING_DATES: Final = (
         process_definition.c.process_definition_json.label("document"),
         process_definition.c.project_id,
         func.min(complement_date.c.schedule_time).label("first"),
-        # By the other rule the moment of a date is a day later, of up to two days.
         (
             func.max(complement_date.c.schedule_time)
             + case(

@@ -24,8 +24,8 @@ from common.model.states import (
 
 if TYPE_CHECKING:
     from common.store.people.families import Relative
+    from common.store.people.run_details import ProcessInstanceDetail
     from common.store.people.views import (
-        ProcessInstanceDetail,
         ProcessInstanceView,
         TaskInstanceView,
     )

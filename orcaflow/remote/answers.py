@@ -30,8 +30,8 @@ from common.model.states import (
     WarningType,
 )
 from common.store.people.ledger import CommandView
+from common.store.people.run_details import ProcessInstanceDetail
 from common.store.people.views import (
-    ProcessInstanceDetail,
     ProcessInstanceView,
     TaskInstanceView,
 )

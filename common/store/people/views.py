@@ -7,8 +7,7 @@ version has no word for. No daemon decides anything by these views.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,14 +26,13 @@ from sqlalchemy import (
     true,
 )
 
-from common.business_dates import rule_of
 from common.masking import shown_reason
-from common.model.date_rules import DateRule
 from common.model.rights import DATABASE, Principal
 from common.model.run_names import version_in
 from common.model.states import FINISHED_TASK_CODES
 from common.store.fixed_statement import FixedRead
 from common.store.people.project_column import project_name
+from common.store.people.run_details import ProcessInstanceDetail
 from common.store.tables import (
     RARE_ENDS_OF_RUNS,
     process_definition,
@@ -124,27 +122,6 @@ class TaskInstanceView(NamedTuple):
     usage: str | None = None
     lost_at: datetime | None = None
     """Since when nobody knows whether its processes run; None while that is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessInstanceDetail:
-    """A process instance with every attempt, superseded ones included, oldest first."""
-
-    instance: ProcessInstanceView
-    process_instance_json: str
-    command_param: str | None
-    global_params: str | None
-    tasks: tuple[TaskInstanceView, ...]
-    business_time: datetime | None = None
-    """Its moment where that differs from its schedule time (`common.business_dates`)."""
-    timezone_id: str | None = None
-    business_date: date | None = None
-    """The day before its moment; None if its zone is unknown."""
-
-    @property
-    def date_rule(self) -> DateRule | None:
-        """The meaning of its schedule time; None if it has none."""
-        return rule_of(self.instance.schedule_time, self.business_time)
 
 
 def process_instances(

@@ -334,9 +334,8 @@ def show(
 ) -> None:
     """Show a definition with its tasks in the order of the DAG, and its schedules.
 
-    Fields: those of `list`, execution_type, complement_date_rule (null: the cluster's), and tasks:
-    name, type, upstream, max_retry_times, priority, forbidden, worker_group_id; schedules (as in
-    `schedule list`); and mistakes, if it can't run as it stands.
+    Fields: those of `list`, execution_type, complement_date_rule, mistakes, schedules (as in their
+    list), and tasks: name, type, upstream, max_retry_times, priority, forbidden, worker_group_id.
     """
     from operations.definitions import definition_detail
     from operations.documents.definitions import definition_row, node_row
@@ -345,11 +344,11 @@ def show(
 
     with opened() as session:
         found = definition_detail(session, name)
-    fields = {
-        **definition_row(found.row),
+    more = {
         "execution_type": found.execution_type.name,
         "complement_date_rule": found.row.date_rule,
     }
+    fields = definition_row(found.row) | more
     tasks = [node_row(node) for node in found.nodes]
     if form is Format.JSON:
         rows = [schedule_row(view, zone=found.zone) for view in found.schedules]
