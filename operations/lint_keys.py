@@ -48,7 +48,7 @@ SCHEDULE_KEYS: Final = frozenset(
 """The keys of a schedule in such a file."""
 
 _EDITORS_KEY: Final = "$schema"
-_PARAMETER: Final = ("prop", "direct", "type", "value")
+_PARAMETER: Final = ("prop", "direct", "type", "value", "secret")
 _TIMEOUT: Final = ("strategy", "interval", "enable")
 _DEPENDENCE: Final = ("relation", "dependTaskList")
 _GROUP: Final = ("relation", "dependItemList")

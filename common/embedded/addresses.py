@@ -20,6 +20,9 @@ from common.process_identity import is_alive
 OWNER = "orcaflow"
 """The role of daemons and of the command line: owner of its database, and of nothing else."""
 SUPERUSER = "orcaflow_superuser"
+AUTHENTICATION = "scram-sha-256"
+"""The only authentication that clients accept. A program that has taken the port of a stopped
+server could otherwise request the password as it is."""
 READER = "orcaflow_reader"
 """A role that reads views (`common.store.reading` lists them) and writes nothing."""
 
@@ -53,7 +56,10 @@ class PostgresAddress:
 
     @property
     def dsn(self) -> str:
-        """For libpq: psql and psycopg2 take it as it is. Holds no password, so `ps` shows none."""
+        """For libpq: psql and psycopg2 take it as it is. Holds no password, so `ps` shows none.
+
+        Daemons use `url`, which also sets the authentication that older programs do not know.
+        """
         return (
             f"host={self.host} port={self.port} user={self.user} dbname={self.dbname}"
             f" passfile={_dsn_quoted(str(self.password_file))}"
@@ -64,7 +70,7 @@ class PostgresAddress:
         """For SQLAlchemy; holds no password either."""
         return (
             f"postgresql+psycopg2://{self.user}@{self.host}:{self.port}/{self.dbname}"
-            f"?passfile={quote(str(self.password_file), safe='/')}"
+            f"?passfile={quote(str(self.password_file), safe='/')}&require_auth={AUTHENTICATION}"
         )
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import psycopg2
 
-from common.embedded.addresses import READER, SUPERUSER, PostgresAddress
+from common.embedded.addresses import AUTHENTICATION, READER, SUPERUSER, PostgresAddress
 from common.embedded.postgres_roles import restoring_reader
 from common.errors import ServiceUnreachableError
 
@@ -25,7 +25,9 @@ def restore_reader(address: PostgresAddress) -> None:
     superuser = address.seen_by(SUPERUSER)
     superuser.password()  # libpq would ignore a file that can't be read.
     try:
-        connection = psycopg2.connect(superuser.dsn, connect_timeout=10)
+        connection = psycopg2.connect(
+            f"{superuser.dsn} require_auth={AUTHENTICATION}", connect_timeout=10
+        )
         with closing(connection), connection, connection.cursor() as cursor:
             for statement in restoring_reader(password):
                 cursor.execute(statement)

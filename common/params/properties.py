@@ -114,12 +114,16 @@ def _property(item: object, place: str) -> Property:
     prop = item.get("prop")
     if not isinstance(prop, str) or not prop:
         raise ParameterError(f"{place}: key 'prop' must be a name, not {_kind(prop)}")
+    secret = item.get("secret")
+    # Another value must not look like a mark that protects nothing.
+    if secret is not None and not isinstance(secret, bool):
+        raise ParameterError(f"{place}: key 'secret' must be true or false, not {_kind(secret)}")
     return Property(
         prop=prop,
         direct=_member(Direct, item.get("direct"), place, "direct", Direct.IN),
         type=_member(DataType, item.get("type"), place, "type", DataType.VARCHAR),
         value=_value(item.get("value"), place),
-        secret=item.get("secret") is True,
+        secret=secret is True,
     )
 
 

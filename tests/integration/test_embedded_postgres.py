@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import stat
+import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from typing import Any
 import psutil
 import psycopg2
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
 
 from common.embedded import postgres_account as accounts
 from common.embedded.addresses import (
@@ -198,6 +203,33 @@ def test_the_reader_reads_what_it_was_given_and_writes_nothing(server: EmbeddedP
     ):
         with refused(reader) as cursor:
             cursor.execute(statement)
+
+
+def test_a_program_on_the_port_that_requests_the_password_in_clear_does_not_get_it(
+    server: EmbeddedPostgres,
+) -> None:
+    address = server.start()
+    server.stop()
+    received = b""
+    with socket.create_server((address.host, address.port)) as listener:
+        listener.settimeout(20)
+        made = create_engine(address.url)
+        with ThreadPoolExecutor(1) as pool:
+            refused = pool.submit(made.connect)
+            while not refused.done():
+                with suppress(OSError), listener.accept()[0] as client:
+                    client.settimeout(5)
+                    start = client.recv(4096)
+                    if start[4:8] == struct.pack(">i", 80877103):
+                        client.sendall(b"N")
+                        client.recv(4096)
+                    client.sendall(b"R" + struct.pack(">ii", 8, 3))  # A password in clear.
+                    received += client.recv(4096)
+                listener.settimeout(0.5)
+            with pytest.raises(OperationalError, match="auth"):
+                refused.result()
+        made.dispose()
+    assert received == b""
 
 
 def test_a_reader_that_changed_itself_is_restored_by_order_and_by_the_next_start(

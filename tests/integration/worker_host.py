@@ -130,7 +130,7 @@ class Host:
             "attempt": 1,
             "task_type": task_type,
             "task_json": json.dumps({"params": json.dumps(node)}),
-            "schedule_time": SCHEDULED,
+            "moment": SCHEDULED,
             "start_time": SCHEDULED,
             **changes,
         }

@@ -113,6 +113,19 @@ def test_keys_that_the_original_writes_are_known(tmp_path: Path) -> None:
     assert read(tmp_path, file).findings == ()
 
 
+def test_the_mark_of_a_secret_parameter_is_known_and_is_true_or_false(tmp_path: Path) -> None:
+    def marked(mark: object) -> list[dict[str, object]]:
+        return [{"prop": "place", "direct": "IN", "type": "VARCHAR", "value": "", "secret": mark}]
+
+    of_task = {"rawScript": "true", "localParams": marked(True)}
+    file = own(a_task("a", params=of_task))
+    file["processDefinitionJson"]["globalParams"] = marked(False)
+    assert read(tmp_path, file).findings == ()
+    file["processDefinitionJson"]["globalParams"] = marked("true")
+    (mistake,) = mistakes(tmp_path, file)
+    assert "'secret' must be true or false" in mistake
+
+
 def test_all_examples_are_without_findings() -> None:
     examples = Path(__file__).parents[2] / "examples"
     definitions = set(examples.glob("*/*.json")) - {examples / "streams" / "supervisor.json"}
