@@ -23,6 +23,12 @@ from common.errors import ConfigurationError
 LOOPBACK: Final = "127.0.0.1"
 
 _OF_CONNECTIONS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LISTENERS: Final = (
+    (Path("/proc/net/tcp"), "0100007F"),
+    (Path("/proc/net/tcp6"), "0000000000000000FFFF00000100007F"),
+)
+"""The tables of the kernel's sockets, with the loopback address as they write it."""
+_LISTENS: Final = "0A"
 _LOWEST: Final = 20_000
 _HIGHEST: Final = 29_999
 """The next ones are those of Kubernetes' services."""
@@ -78,6 +84,29 @@ def is_port_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def listener_account(port: int) -> int | None:
+    """Return the number of the account that listens at a port of the loopback address.
+
+    None if nobody listens there, or if the system does not tell.
+    """
+    found: dict[bool, int] = {}
+    for table, specific in _LISTENERS:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            address, _, number = fields[1].partition(":")
+            if fields[3] == _LISTENS and int(number, 16) == port:
+                if address == specific:
+                    found[True] = int(fields[7])
+                elif not address.strip("0"):
+                    found[False] = int(fields[7])
+    # The kernel prefers a listener of the address itself to one of all addresses.
+    return found.get(True, found.get(False))
 
 
 def is_left_free(

@@ -100,8 +100,8 @@ class EmbeddedConfig:
     """Port of the embedded ZooKeeper; 0 takes a free one and keeps it while it is free."""
     zookeeper_tick_ms: Annotated[int, Ge(50)] = 500
     """ZooKeeper's own unit of time: half a second lets sessions be as short as a second."""
-    zookeeper_heap_mb: Annotated[int, Ge(32)] = 128
-    """Memory for ZooKeeper's Java heap; the queue of a hundred thousand tasks fits."""
+    zookeeper_heap_mb: Annotated[int, Ge(32)] = 512
+    """Memory for ZooKeeper's Java heap, which accepts a connection for every 2 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,14 @@ def zookeeper_file(home: Path) -> Path:
     return home / "run" / "zookeeper.json"
 
 
+def zookeeper_account(home: Path) -> int | None:
+    """Return the number of the account of the embedded ZooKeeper; None if it has never run."""
+    try:
+        return zookeeper_file(home).stat().st_uid
+    except OSError:
+        return None
+
+
 def postgres_address(home: Path) -> PostgresAddress:
     """Return the running PostgreSQL of this home; `ServiceUnreachableError` names the remedy."""
     address = recorded_postgres(home)

@@ -95,7 +95,7 @@ class EmbeddedZookeeper:
         *,
         port: int = 0,
         tick_ms: int = 500,
-        heap_mb: int = 128,
+        heap_mb: int = 512,
         digest: str = "",
         start_within: timedelta = timedelta(seconds=60),
         stop_within: timedelta = timedelta(seconds=10),
@@ -255,6 +255,12 @@ class EmbeddedZookeeper:
             "maxSessionTimeout": 60000,
             # All clients share one address here, and it is ours.
             "maxClientCnxns": 0,
+            # A client without a session can make the server allocate the megabyte of the longest
+            # request. With this limit all of them together take half of the heap.
+            "maxCnxns": self._heap_mb // 2,
+            # All long requests of sessions, which wait in a queue.
+            "largeRequestThreshold": 128 * 1024,
+            "largeRequestMaxBytes": self._heap_mb // 4 * 1024 * 1024,
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
             _SUPER_DIGEST: super_digest(self.home),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.embedded.process import ServerStartError
 from common.errors import ConfigurationError
+from common.ports import listener_account
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -85,6 +86,9 @@ def as_super(home: Path, hosts: str) -> KazooClient:
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 
+    port = int(hosts.rpartition(":")[2])
+    if listener_account(port) not in (None, os.geteuid()):
+        raise ServerStartError(f"the program at port {port} is not the embedded ZooKeeper")
     # Below that kazoo logs every request, and with it the credential.
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     client = KazooClient(hosts=hosts, auth_data=[("digest", _super(home))])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from common.config import Config, zookeeper_digest, zookeeper_hosts
+from common.embedded.addresses import zookeeper_account
 from common.errors import ConfigurationError
 
 SHORTEST_SESSION = timedelta(seconds=1)
@@ -43,7 +44,8 @@ class RegistryConfig:
 
     `session_timeout` is a request: the server may change it, and the granted one counts.
     `digest` is `user:password` for digest authentication, or empty; then nodes are everybody's.
-    `tls` is None for connections in the clear.
+    `tls` is None for connections in the clear. `account` is the number of the account that runs an
+    embedded server. Clients send their credential only to a program of this account.
     """
 
     hosts: str
@@ -52,6 +54,7 @@ class RegistryConfig:
     connection_timeout: timedelta = timedelta(seconds=10)
     digest: str = field(default="", repr=False)
     tls: RegistryTls | None = None
+    account: int | None = None
 
     def __post_init__(self) -> None:
         if not self.hosts.strip():
@@ -82,6 +85,7 @@ def registry_config(config: Config, *, patience: timedelta | None = None) -> Reg
         connection_timeout=patience or timedelta(seconds=settings.connection_timeout_seconds),
         digest=zookeeper_digest(config),
         tls=_tls_of(config),
+        account=None if settings.hosts else zookeeper_account(config.home),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import select
@@ -12,6 +13,7 @@ from typing import Any
 from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from common.ports import listener_account
 from common.registry.config import RegistryTls
 
 log = logging.getLogger(__name__)
@@ -25,18 +27,35 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     connection was made, which kazoo keeps to itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: int | None = None) -> None:
+        """`account` is that of the server, if it must be checked before a credential is sent."""
         super().__init__()
         self.trouble = ""
+        self._account = account
 
     def create_connection(self, *arguments: Any, **options: Any) -> Any:
         try:
             made = super().create_connection(*arguments, **options)
+            self._check_account(made)
         except (OSError, ValueError) as error:
             self.trouble = reason_of(error)
             raise
         self.trouble = ""
         return made
+
+    def _check_account(self, connection: Any) -> None:
+        """Close a connection to a program that has taken the port of the embedded server."""
+        if self._account is None:
+            return
+        port = connection.getpeername()[1]
+        found = listener_account(port)
+        if found is not None and found != self._account:
+            connection.close()
+            raise ConnectionRefusedError(
+                errno.ECONNREFUSED,
+                f"the program at port {port} belongs to account number {found}, and the embedded"
+                f" ZooKeeper to {self._account}",
+            )
 
     def dispatch_callback(self, callback: Any) -> None:
         try:

@@ -309,7 +309,7 @@ class Session:
         user = config.digest
         timeout = config.session_timeout
         longest_rest = min(1.0, timeout.total_seconds() / 10)
-        handler = PollingHandler()
+        handler = PollingHandler(config.account)
         client = KazooClient(
             hosts=config.hosts,
             timeout=timeout.total_seconds(),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
+import struct
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -24,6 +27,8 @@ from common.embedded.addresses import (
 from common.embedded.zookeeper import EmbeddedZookeeper, find_java, jars_of_zookeeper
 from common.embedded.zookeeper_rights import as_super, digest_file, digest_of
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
+from common.ports import listener_account
+from common.registry.connection import PollingHandler
 
 
 @pytest.fixture
@@ -110,6 +115,52 @@ def test_a_java_that_ends_at_once_with_its_archive_of_classes_is_started_without
     server.start()
     assert server.is_running()
     assert not archive.exists()
+
+
+def test_requests_that_never_end_do_not_take_the_memory_of_the_server(tmp_path: Path) -> None:
+    server = EmbeddedZookeeper(tmp_path, heap_mb=128)
+    address = server.start()
+    try:
+        # The longest request that the server accepts, of which only the beginning is sent.
+        request = struct.pack(">i", 1024 * 1024 - 6) + bytes(1000)
+        with ExitStack() as open_ones:
+            for _ in range(300):
+                each = open_ones.enter_context(socket.socket())
+                each.settimeout(5)
+                with suppress(OSError):
+                    each.connect((address.host, address.port))
+                    each.sendall(request)
+        with client_of(server) as owner:
+            assert owner.exists("/") is not None
+        assert server.start() == address
+    finally:
+        server.stop(now=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts a program as another account")
+def test_a_program_of_another_account_on_the_port_gets_no_connection(tmp_path: Path) -> None:
+    script = (
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as made:\n"
+        "    print(made.getsockname()[1], flush=True)\n"
+        "    print(made.accept()[0].recv(100), flush=True)\n"
+    )
+    rogue = subprocess.Popen(
+        ["/usr/bin/python3", "-c", script], user=65534, stdout=subprocess.PIPE, text=True, cwd="/"
+    )
+    with rogue:
+        assert rogue.stdout is not None
+        port = int(rogue.stdout.readline())
+        assert listener_account(port) == 65534
+        handler = PollingHandler(account=os.geteuid())
+        with pytest.raises(ConnectionRefusedError, match="belongs to account number 65534"):
+            handler.create_connection(("127.0.0.1", port), timeout=5)
+        assert rogue.stdout.read() == "b''\n"
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        at = own.getsockname()
+        assert listener_account(at[1]) == os.geteuid()
+        PollingHandler(account=os.geteuid()).create_connection(at, timeout=5).close()
+    assert listener_account(at[1]) is None
 
 
 ATTACKS: tuple[Callable[[KazooClient], object], ...] = (
