@@ -243,7 +243,9 @@ class _Search:
             waiting += [each for each in items if isinstance(each, dict | list)]
             if not isinstance(holder, dict):
                 continue
-            if not any(id(each) in self._secrets for each in items):
+            # A marked start-up value is a property among the other values.
+            own = [each.get("value") if isinstance(each, dict) else each for each in items]
+            if not any(id(each) in self._secrets for each in own):
                 items = [holder.get("value")] if isinstance(holder.get("prop"), str) else []
             for each in items:
                 is_known = id(each) in self._secrets or id(each) in self._inside

@@ -7,8 +7,11 @@ is, if an administrator asks. Resources of a user are files of that user alone.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
+import secrets
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -52,6 +55,8 @@ from operations.times import cluster_zone, read_moment, read_zone
 _STANDARD_INPUT: Final = Path("-")
 _MOST_SCHEDULES: Final = 2
 _USERS: Final = "users"
+_KEY_FILE: Final = "resources.key"
+"""In the home. Folders of users are named by it."""
 _LONGEST_PATH: Final = 200
 _SHOWN: Final = 20
 
@@ -105,8 +110,13 @@ class StoredGateway:
         """The user's own file before one of all; a path elsewhere is left to the task."""
         if ":" in name or name.startswith("/"):
             return name
-        own = self._own(_relative(name))
-        return own if (self._resources / own).is_file() else name
+        path = _relative(name)
+        user = self._session.principal.user_id
+        # Former versions used the number of the user alone.
+        for own in (self._own(path), f"{_USERS}/{user}/{path}"):
+            if (self._resources / own).is_file():
+                return own
+        return name
 
     def datasource(self, name: str, kind: str | None) -> Thing:
         """The data source of this name, by which the definition will refer to it."""
@@ -297,7 +307,8 @@ class StoredGateway:
         return self._session.config.home / "resources"
 
     def _own(self, path: str) -> str:
-        return f"{_USERS}/{self._session.principal.user_id}/{path}"
+        folder = user_folder(self._session.config.home, self._session.principal.user_id)
+        return f"{_USERS}/{folder}/{path}"
 
 
 _CURE: Final = (
@@ -321,9 +332,33 @@ def _relative(name: str) -> str:
     return str(path)
 
 
+def user_folder(home: Path, user_id: int) -> str:
+    """Return the name of a user's folder below `resources/users`.
+
+    Tasks of all accounts may have to read the files, so the files are open to all accounts. But the
+    folder's name can't be guessed, and `resources/users` can't be listed.
+    """
+    key = _key(home / _KEY_FILE)
+    return f"{user_id}-{hmac.digest(key, str(user_id).encode(), 'sha256').hex()[:32]}"
+
+
+def _key(file: Path) -> bytes:
+    """Return the key of this home; create it if it is missing. Creators at one time agree."""
+    with contextlib.suppress(FileNotFoundError):
+        return bytes.fromhex(file.read_text(encoding="ascii"))
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="ascii") as draft:
+        draft.write(secrets.token_hex(32))
+        draft.flush()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft.name, file)
+    return bytes.fromhex(file.read_text(encoding="ascii"))
+
+
 def _write(resources: Path, path: str, content: str) -> None:
     """Put a file in place at once; no part of its path may be a link."""
-    resources.mkdir(parents=True, exist_ok=True)
+    users = resources / _USERS
+    users.mkdir(parents=True, exist_ok=True)
+    users.chmod(0o711)
     folder = os.open(resources, os.O_RDONLY | os.O_DIRECTORY)
     *parents, name = path.split("/")
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -451,6 +453,11 @@ def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
     file = stage.config.home / "resources" / path
     assert ("ada", "resource.save", "done") in stage.audited()
     assert file.read_text(encoding="utf-8") == "print('ü')"
+    # Other accounts may read the file, but can neither list nor guess the folder.
+    folder, users = file.parents[1:3]
+    assert (users.name, stat.S_IMODE(users.stat().st_mode)) == ("users", 0o711)
+    assert re.fullmatch(r"[0-9]+-[0-9a-f]{32}", folder.name)
+    assert stat.S_IMODE((stage.config.home / "resources.key").stat().st_mode) == 0o600
     entry.createOrUpdateResource(USER, "lib/main.py", None, "print(2)")
     assert file.read_text(encoding="utf-8") == "print(2)"
     other = stage.entry(stage.a_token("bob").text)

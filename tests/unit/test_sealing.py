@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from common.datasource_keys import DatasourceKeys
 from common.errors import NotAllowedError
 from common.masking import CONSUMER_PROPERTIES, is_secret, mask_value
+from common.model.command_param import marked
 from common.parameter_keys import AsItIs, ParameterKeys, Whole
 from common.sealing import MARK, may_hold_secrets, secret_spans
 from tests.integration.planted_secrets import Planted, a_document, consumer_properties
@@ -112,6 +113,12 @@ def test_copies_of_a_secret_in_other_parameters_are_secrets_too() -> None:
     # The JSON text has `\nhunt`. Encrypting `nhunt` there would cut the escape and break the JSON.
     newline = [prop("password", "nhunt"), prop("text", "a\nhunt")]
     assert secrets_of(json.dumps(newline)) == ["nhunt"]
+
+
+def test_copies_of_a_marked_start_up_value_are_secrets_too() -> None:
+    start = json.dumps(marked({"place": "hunter2", "copy": "me:hunter2@db"}, {"place"}))
+    for text in (start, json.dumps({"StartParams": start})):
+        assert secrets_of(text) == ["hunter2", "hunter2"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "}", '{"password"', "[1,", "password=x", '"x"'])
