@@ -27,6 +27,7 @@ from operations.session import Session
 from operations.times import cluster_zone, read_moment
 
 _MOST_FIELDS: Final = 1000
+_MOST_BORDERS: Final = 3 * _MOST_FIELDS
 _LARGEST_NUMBER: Final = 2**63 - 1
 _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
@@ -175,6 +176,9 @@ def _take(found: dict[str, str], text: str) -> None:
 def _take_parts(
     found: dict[str, str], files: dict[str, bytes], body: bytes, media_type: str
 ) -> None:
+    # The parser takes each line with two hyphens for the border of a part, also of nested parts.
+    if body.count(b"\n--") + body.count(b"\r--") > _MOST_BORDERS:
+        raise UsageError(None, f"more than {_MOST_FIELDS} parameters")
     head = f"Content-Type: {media_type}\r\n\r\n".encode("latin-1", "replace")
     message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
     if not message.is_multipart():
