@@ -142,7 +142,7 @@ def own_url(url: str) -> dict[str, str]:
     if not isinstance(password_file, str):
         return {"url": url}
     password = Path(password_file).read_text(encoding="ascii").strip().rpartition(":")[2]
-    plain = found.set(password=password).difference_update_query(["passfile"])
+    plain = found.set(password=password).difference_update_query(["passfile", "require_auth"])
     return {"url": plain.render_as_string(hide_password=False)}
 
 

@@ -257,7 +257,7 @@ def test_the_running_embedded_servers_are_used_when_none_are_configured(
     }
     url = make_url(get(config, "database.url"))
     assert (url.drivername, url.port, url.database) == ("postgresql+psycopg2", 5000, "orcaflow")
-    assert url.query == {"passfile": str(password_file)}
+    assert url.query == {"passfile": str(password_file), "require_auth": "scram-sha-256"}
 
 
 @pytest.fixture
