@@ -74,7 +74,14 @@ def _sent(port: int, headers: dict[str, str], body: bytes) -> socket.socket:
 
 
 def _linting() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "api.lint_apart" in each.cmdline()]
+    return [each for each in psutil.Process().children() if _is_lint(each)]
+
+
+def _is_lint(process: psutil.Process) -> bool:
+    try:
+        return "api.lint_apart" in process.cmdline()
+    except psutil.Error:
+        return False  # It has ended.
 
 
 def test_x66_a_user_has_few_long_requests_and_other_requests_are_served_meanwhile(

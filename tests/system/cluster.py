@@ -22,6 +22,7 @@ import psycopg2
 import pytest
 
 from common import config
+from common.config import values
 from common.process_identity import is_alive, process_start_time
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_process import spawned
@@ -140,7 +141,7 @@ class PrivateCluster:
 
     @property
     def dsn(self) -> str:
-        return config.libpq_dsn(config.database_url(self.daemons.config))
+        return values.get(self.daemons.config, "database.dsn")
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Execute a statement in a transaction of its own, and return its rows."""
