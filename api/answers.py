@@ -149,8 +149,8 @@ class DefinitionDetail(Definition):
 class Instance(Answer):
     """A run of a definition.
 
-    `version` is that of the run's copy of the definition, null if it is not known; `latest_version`
-    is that of the definition now, null if it has been deleted.
+    `version` numbers the run's copy of the definition; null if it is unknown. `latest_version`
+    numbers the current definition; null if the definition was deleted.
     """
 
     id: int
@@ -442,7 +442,7 @@ class ActionRequest(Shape):
 class Accepted(Answer):
     """A command that was put for a run; a master carries it out.
 
-    A restart also has the version of the definition that the run will have, and the latest one.
+    The answer to a restart includes the version that the run will use, and the latest version.
     """
 
     command_id: int

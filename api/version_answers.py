@@ -76,8 +76,8 @@ class Difference(Changes):
 class RunDifference(Changes):
     """The difference between a run's copy of its definition and the latest version.
 
-    A restart with the latest version keeps the results of the tasks in `kept` and runs those in
-    `runs`. `removed_tasks` are those that the latest version has not.
+    A restart with the latest version keeps the results of the tasks in `kept` and starts the tasks
+    in `runs`. The latest version does not contain the tasks in `removed_tasks`.
     """
 
     process_instance_id: int

@@ -89,7 +89,7 @@ def is_port_free(port: int) -> bool:
 def listener_account(port: int) -> int | None:
     """Return the number of the account that listens at a port of the loopback address.
 
-    None if nobody listens there, or if the system does not tell.
+    None without a listener, or if the system has no table of sockets.
     """
     found: dict[bool, int] = {}
     for table, specific in _LISTENERS:

@@ -51,7 +51,7 @@ def render(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
 def force(id: Id, session: Asked) -> dict[str, Any]:  # noqa: A002
     """Declare a failed attempt of an ended run to be a success, or pass a DEPENDENT that waits.
 
-    A recovery continues after the first; the run of the second continues by itself.
+    A recovery continues a run after a failed attempt. A run with a DEPENDENT needs none.
     """
     return _row(force_success(session, id))
 

@@ -125,9 +125,9 @@ def recover(
 ) -> None:
     """Go on where a process instance ended: as `resume`, or as `rerun --failed` if it failed.
 
-    It runs its own copy of the definition. `--with-version latest` prints the difference, asks on a
-    terminal, and takes the latest version: tasks that succeeded keep their results if neither they
-    nor a task before them has changed, and all others run.
+    It runs its copy of the definition. `--with-version latest` prints the difference, requests a
+    confirmation on a terminal, and takes the latest version. Tasks that succeeded keep their
+    results if neither they nor a task before them has changed. All other tasks run.
 
     Exit code 4 if it succeeded, still goes on, or is being recovered already. Fields: command_id,
     instance (as in `list`), and with --wait tasks (as in `task list`).
@@ -151,7 +151,7 @@ def diff(process_instance_id: InstanceId, form: FormatOption = Format.TABLE) -> 
 
     That is what `--with-version latest` would change. A sub process is compared at the root of its
     tree. Fields: process_instance_id, definition, version, latest_version, kept (tasks whose
-    results stay), runs (those that would run), removed_tasks, and those of `definition diff`.
+    results stay), runs (tasks that would run), removed_tasks, and the fields of `definition diff`.
     """
     from operations.documents.definition_versions import run_and_latest_document
     from operations.run_versions import compare_with_latest
