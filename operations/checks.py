@@ -65,6 +65,7 @@ def findings() -> list[Finding]:
     found += [_java(), _spark_submit(config), _shell(config), _disk(config)]
     found += _database(config)
     found += _zookeeper(config)
+    found += firewall_findings(config)
     return found
 
 
@@ -283,6 +284,25 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
                     detail=f"{member.address} is {state}: {reason}",
                     cure=f"look into {config.home}/logs/{name}-server-{port}.log on its host",
                 )
+
+
+def firewall_findings(config: Config) -> Iterator[Finding]:
+    """Yield for each embedded server whether tasks of tenants can block it, in mode `tenant`."""
+    from common.embedded.firewall import CURE, NAMES, firewall_of, running_servers
+
+    if config.worker.tenant_mode != "tenant":
+        return
+    for server, port in running_servers(config):
+        reason = firewall_of(config, server).missing(port)
+        if reason is None:
+            yield _ok("firewall", f"tasks of tenants can't block the embedded {NAMES[server]}")
+        else:
+            yield Finding(
+                check="firewall",
+                result=Result.WARNING,
+                detail=f"tasks of tenants can block the embedded {NAMES[server]}: {reason}",
+                cure=CURE.format(server=server),
+            )
 
 
 def _ok(check: str, detail: str) -> Finding:

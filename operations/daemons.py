@@ -19,8 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -32,20 +31,17 @@ from common.config import (
     Config,
     MasterConfig,
     WorkerConfig,
-    zookeeper_digest,
 )
-from common.embedded.addresses import recorded_postgres, recorded_zookeeper
-from common.embedded.postgres import EmbeddedPostgres
 from common.embedded.process import exclusive
-from common.embedded.zookeeper import EmbeddedZookeeper
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
 from common.ports import free_port, is_left_free, is_port_free
-from common.process_identity import is_alive
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.daemon_options import Options, keep_options, kept_options
-from operations.daemon_process import Spawn, await_end, let_begin, moment, since, spawned
+from operations.daemon_process import Spawn, await_end, let_begin, since, spawned
+from operations.daemon_status import DaemonStatus, Started
+from operations.embedded_servers import EmbeddedServers
 from operations.health import WAITING, health
 from operations.ports import port_in_use
 
@@ -79,35 +75,6 @@ class DaemonWaitsError(ServiceUnreachableError):
     """A daemon runs and waits for a server; it begins by itself. The text names the server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonStatus:
-    """One daemon as it is.
-
-    `state`: ready, degraded (it waits for a server), not ready, not answering, dead (its process is
-    gone).
-    """
-
-    name: str
-    host: str
-    port: int | None
-    pid: int | None
-    incarnation: int | None
-    state: str
-    since: datetime | None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A daemon that is ready; `already` if it was running before the call."""
-
-    name: str
-    host: str
-    port: int
-    pid: int
-    already: bool
-
-
 class Cluster:
     """The daemons of one home."""
 
@@ -122,6 +89,7 @@ class Cluster:
         self.home = config.home
         self._within = within
         self._spawn = spawn
+        self._servers = EmbeddedServers(config, within=within)
 
     # Starting
 
@@ -154,11 +122,11 @@ class Cluster:
             # Before anything is started. One that runs has its port.
             if not _is_there(self.home, kind, port) and not is_port_free(port):
                 raise port_in_use(port, daemon=kind, with_others=True)
-        servers: list[Callable[[], Started | None]] = [self._start_database]
+        servers: list[Callable[[], Started | None]] = [partial(self._start_database, notify)]
         if self.config.database.url:
             notify("database.url names a server, so none is started")
         if not self.config.zookeeper.hosts:
-            servers.append(self.start_zookeeper)
+            servers.append(partial(self.start_zookeeper, notify=notify))
         else:
             notify("zookeeper.hosts names a server, so none is started")
         pending: list[Future[Started | None]] = []
@@ -177,9 +145,9 @@ class Cluster:
             raise
         return [started for each in pending if (started := each.result()) is not None]
 
-    def _start_database(self) -> Started | None:
+    def _start_database(self, notify: Callable[[str], None]) -> Started | None:
         """The database at the schema of this version; its server, if that is the embedded one."""
-        started = None if self.config.database.url else self.start_postgres()
+        started = None if self.config.database.url else self.start_postgres(notify=notify)
         try:
             self.upgrade_schema()
         except BaseException:
@@ -187,44 +155,17 @@ class Cluster:
             raise
         return started
 
-    def start_postgres(self, port: int | None = None) -> Started:
+    def start_postgres(
+        self, port: int | None = None, *, notify: Callable[[str], None] = lambda _: None
+    ) -> Started:
         """The embedded PostgreSQL, at `port` or where the settings say."""
-        server = EmbeddedPostgres(
-            self.home,
-            port=self.config.embedded.postgres_port if port is None else port,
-            start_within=self._within,
-        )
-        already = server.is_running()
-        address = server.start()
-        return Started(
-            name="postgres",
-            host=address.host,
-            port=address.port,
-            pid=address.pid,
-            already=already,
-        )
+        return self._servers.start_postgres(port, notify)
 
-    def start_zookeeper(self, port: int | None = None) -> Started:
+    def start_zookeeper(
+        self, port: int | None = None, *, notify: Callable[[str], None] = lambda _: None
+    ) -> Started:
         """The embedded ZooKeeper, at `port` or where the settings say."""
-        embedded = self.config.embedded
-        server = EmbeddedZookeeper(
-            self.home,
-            port=embedded.zookeeper_port if port is None else port,
-            tick_ms=embedded.zookeeper_tick_ms,
-            heap_mb=embedded.zookeeper_heap_mb,
-            # Of servers of one's own, the credential is theirs.
-            digest="" if self.config.zookeeper.hosts else zookeeper_digest(self.config),
-            start_within=self._within,
-        )
-        already = server.is_running()
-        address = server.start()
-        return Started(
-            name="zookeeper",
-            host=address.host,
-            port=address.port,
-            pid=address.pid,
-            already=already,
-        )
+        return self._servers.start_zookeeper(port, notify)
 
     def upgrade_schema(self) -> list[str]:
         """Upgrade the database to this version's schema, and create the key of a new one."""
@@ -398,18 +339,8 @@ class Cluster:
     ) -> bool:
         """Stop a server and return True, or False if it did not run; only `now` kills it."""
         match name:
-            case "postgres":
-                postgres = EmbeddedPostgres(self.home)
-                ran = postgres.is_running()
-                if ran:
-                    postgres.stop(now=now)
-                return ran
-            case "zookeeper":
-                zookeeper = EmbeddedZookeeper(self.home)
-                ran = zookeeper.is_running()
-                if ran:
-                    zookeeper.stop(now=now)
-                return ran
+            case "postgres" | "zookeeper":
+                return self._servers.stop(name, now=now)
             case _:
                 return port is not None and self._stop_daemon(Kind(name), port, now, within)
 
@@ -473,21 +404,7 @@ class Cluster:
 
     def statuses(self) -> list[DaemonStatus]:
         """List the daemons of this home that run, and those that died without stopping."""
-        found: list[DaemonStatus] = []
-        postgres = recorded_postgres(self.home)
-        if postgres is not None and is_alive(postgres.pid, postgres.start_time):
-            found.append(
-                _server_status(
-                    "postgres", postgres.host, postgres.port, postgres.pid, postgres.start_time
-                )
-            )
-        zookeeper = recorded_zookeeper(self.home)
-        if zookeeper is not None and is_alive(zookeeper.pid, zookeeper.start_time):
-            found.append(
-                _server_status(
-                    "zookeeper", zookeeper.host, zookeeper.port, zookeeper.pid, zookeeper.start_time
-                )
-            )
+        found = list(self._servers.statuses())
         incarnations = self._incarnations() if any(True for _ in self._pid_files()) else {}
         for kind, port, path in self._pid_files():
             host = self._host(kind)
@@ -582,16 +499,3 @@ class _EndedError(Exception):
 
 def _is_there(home: Path, kind: Kind, port: int) -> bool:
     return running_pid(pid_file(home, kind, port)) is not None
-
-
-def _server_status(name: str, host: str, port: int, pid: int, start_time: float) -> DaemonStatus:
-    return DaemonStatus(
-        name=name,
-        host=host,
-        port=port,
-        pid=pid,
-        incarnation=None,
-        # Its port is what others need of it; whether it answers well is for `doctor`.
-        state="not answering" if is_port_free(port) else "ready",
-        since=moment(start_time),
-    )

@@ -11,7 +11,8 @@ from datetime import timedelta
 
 from common.ports import free_port
 from operations.daemon_options import Options
-from operations.daemons import Cluster, DaemonStatus, Kind, Started
+from operations.daemon_status import DaemonStatus, Started
+from operations.daemons import Cluster, Kind
 from operations.server_names import ServerName
 
 
@@ -29,7 +30,8 @@ def start(
 ) -> list[Started]:
     """Start the servers of this name and return when they are ready; running ones are left alone.
 
-    `notify` is called with what is not started, since the settings name another server.
+    `notify` is called with what is not started, since the settings name another server, and with
+    what a started server lacks.
     """
     match name:
         case ServerName.STANDALONE:
@@ -44,11 +46,11 @@ def start(
         case ServerName.POSTGRES:
             if cluster.config.database.url:
                 notify("note: database.url names another server, which is the one that is used")
-            return [cluster.start_postgres(0 if free_ports else port)]
+            return [cluster.start_postgres(0 if free_ports else port, notify=notify)]
         case ServerName.ZOOKEEPER:
             if cluster.config.zookeeper.hosts:
                 notify("note: zookeeper.hosts names another server, which is the one that is used")
-            return [cluster.start_zookeeper(0 if free_ports else port)]
+            return [cluster.start_zookeeper(0 if free_ports else port, notify=notify)]
         case ServerName.MASTER | ServerName.WORKER | ServerName.API:
             kind = Kind(name)
             if free_ports or port == 0:
@@ -95,7 +97,7 @@ def restart(
         return start(cluster, name, port=port, options=options, notify=notify)
     started: list[Started] = []
     if name is ServerName.STANDALONE:
-        started += cluster.start_standalone(masters=0, workers=0)
+        started += cluster.start_standalone(masters=0, workers=0, notify=notify)
     # Workers first: a master that finds none of them would begin to fail tasks over.
     for kind, number, kept in sorted(before, key=lambda each: each[0] is Kind.MASTER):
         merged = Options(

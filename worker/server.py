@@ -31,6 +31,7 @@ from common import config as configuration
 from common.clock import Clock, SystemClock
 from common.config import Config
 from common.destinations import listed
+from common.embedded.firewall import protect_running
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.folders import PASSABLE, PRIVATE, closed_folder
 from common.host import host_load
@@ -198,6 +199,8 @@ class WorkerServer:
             "tenant mode",
             extra={"means": tenants.banner(settings.tenant_mode, settings.tenant_min_uid)},
         )
+        if self._for_tenants:
+            protect_running(config)
         with ExitStack() as stack:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
             service = Service(clock=self._clock)

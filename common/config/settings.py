@@ -102,6 +102,10 @@ class EmbeddedConfig:
     """ZooKeeper's own unit of time: half a second lets sessions be as short as a second."""
     zookeeper_heap_mb: Annotated[int, Ge(32)] = 512
     """Memory for ZooKeeper's Java heap, which accepts a connection for every 2 MB."""
+    firewall: bool = True
+    """Limit tenants' accounts with nftables in mode tenant, where root starts the servers."""
+    tenant_connections: Annotated[int, Ge(1), Le(100)] = 20
+    """Connections of each tenant's account to PostgreSQL; ZooKeeper accepts none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from common.embedded.addresses import (
     record,
     recorded_postgres,
 )
+from common.embedded.firewall import MOST_CONNECTIONS, Firewall
 from common.embedded.postgres_reader import restore_reader
 from common.embedded.process import (
     ServerStartError,
@@ -55,7 +56,7 @@ _clock = SystemClock()
 
 _SETTINGS = {
     "shared_buffers": "128MB",
-    "max_connections": "200",
+    "max_connections": str(MOST_CONNECTIONS),
     "fsync": "on",
     "synchronous_commit": "on",
     # There are no replicas, so the log need not be able to feed any.
@@ -87,6 +88,7 @@ class EmbeddedPostgres:
         port: int = 0,
         start_within: timedelta = timedelta(seconds=60),
         stop_within: timedelta = timedelta(seconds=30),
+        firewall: Firewall | None = None,
     ) -> None:
         """`port` 0 is the port of the last time, or a free one."""
         # Resolved, so that a server is known again whichever way its home is named.
@@ -96,6 +98,7 @@ class EmbeddedPostgres:
         self._port = port
         self._start_within = start_within
         self._stop_within = stop_within
+        self._firewall = firewall or Firewall(self.home, "postgres", connections=None)
 
     def start(self) -> PostgresAddress:
         """Start the server, and make its data, unless it runs; return its address."""
@@ -113,6 +116,7 @@ class EmbeddedPostgres:
                 restore_reader(address)
             else:
                 address = self._address(*running)
+                self._firewall.protect(address.port)
                 self._wait_until_it_answers(address)
             record(postgres_file(self.home), address)
             return address
@@ -126,6 +130,7 @@ class EmbeddedPostgres:
                 end(
                     *running, by=(*politely, signal.SIGQUIT, signal.SIGKILL), each=self._stop_within
                 )
+            self._firewall.release()
 
     def is_running(self) -> bool:
         """True if the server's process exists; it may still be starting."""
@@ -182,6 +187,8 @@ class EmbeddedPostgres:
             key="embedded.postgres_port",
         )
         self._disown_a_foreign_pid()
+        # Before the server listens: a connection that is made earlier would not be counted.
+        self._firewall.protect(port)
         deadline = _clock.monotonic() + self._start_within.total_seconds()
         while True:
             try:

@@ -35,6 +35,7 @@ from common.embedded.addresses import (
     recorded_zookeeper,
     zookeeper_file,
 )
+from common.embedded.firewall import Firewall
 from common.embedded.process import (
     ServerStartError,
     choose_port,
@@ -100,6 +101,7 @@ class EmbeddedZookeeper:
         start_within: timedelta = timedelta(seconds=60),
         stop_within: timedelta = timedelta(seconds=10),
         jvm_options: Sequence[str] | None = None,
+        firewall: Firewall | None = None,
     ) -> None:
         """`port` 0 is the port of the last time, or a free one; `digest` "" is the home's own.
 
@@ -116,6 +118,7 @@ class EmbeddedZookeeper:
         self._start_within = start_within
         self._stop_within = stop_within
         self._jvm_options = jvm_options
+        self._firewall = firewall or Firewall(self.home, "zookeeper", connections=None)
 
     def start(self) -> ZookeeperAddress:
         """Start the server unless it runs; return its address."""
@@ -124,6 +127,7 @@ class EmbeddedZookeeper:
             if address is None:
                 address = self._launch()
             else:
+                self._firewall.protect(address.port)
                 self._wait_until_it_answers(address)
             if self._is_guarded():
                 claim(self.home, address.hosts, self._digest or digest_of(self.home))
@@ -142,6 +146,7 @@ class EmbeddedZookeeper:
                     by=(*politely, signal.SIGKILL),
                     each=self._stop_within,
                 )
+            self._firewall.release()
 
     def is_running(self) -> bool:
         """True if the server's process exists."""
@@ -185,6 +190,7 @@ class EmbeddedZookeeper:
             key="embedded.zookeeper_port",
         )
         self._write_settings(port)
+        self._firewall.protect(port)
         try:
             pid, start_time = self._launch_java(java, jars, port, options)
         except ServerStartError:

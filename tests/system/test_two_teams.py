@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -19,9 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 
+from common.embedded.addresses import postgres_address, zookeeper_address
 from operations.daemons import Kind
+from tests.firewalls import flood, need_firewall
 from tests.system.asking import Asking
 from tests.system.cluster import PrivateCluster, a_task, private_cluster
 from tests.unit.stream_specs import SMALL
@@ -483,3 +487,15 @@ def test_a_grant_that_is_revoked_holds_for_the_next_run(
         assert code in (1, 3), text
     finally:
         teams.admin(kind, "grant", name, "--project", "dev")
+
+
+def test_x76_an_account_that_floods_both_servers_keeps_no_other_client_out(teams: Teams) -> None:
+    need_firewall()
+    cluster = teams.cluster
+    ports = [postgres_address(cluster.home).port, zookeeper_address(cluster.home).port]
+    account = pwd.getpwnam(ACCOUNTS["dev"])
+    with flood(account.pw_uid, ports) as accepted:
+        psycopg2.connect(cluster.dsn).close()
+        found = {each["check"]: each["result"] for each in teams.admin("doctor")}
+        assert (found["postgresql"], found["zookeeper"], found["firewall"]) == ("ok", "ok", "ok")
+    assert accepted == [20, 0]

@@ -14,7 +14,8 @@ from orcaflow.cli.output import Format, FormatOption, escaped, print_json, print
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from operations.daemons import Cluster, DaemonStatus, Started
+    from operations.daemon_status import DaemonStatus, Started
+    from operations.daemons import Cluster
 
 app = typer.Typer(
     help="Start, stop and list daemons.",

@@ -1,0 +1,175 @@
+"""The firewall in front of the embedded servers, on computers where tasks run as tenants' accounts.
+
+A task can connect to every port of the loopback interface, and neither server can limit clients by
+account before they log in. The kernel knows the account of a connection, so nftables refuses or
+limits it. The rules are in tables of Orcaflow's own; other tables are not read or changed.
+
+A server starts without them where they cannot be set. `Firewall` then returns the reason, which
+the caller shows or logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from common.config import Config
+from common.embedded.addresses import recorded_postgres, recorded_zookeeper, zookeeper_file
+from common.firewall_rules import Limits, mark, marked, removal, ruleset, table_of
+from common.process_identity import is_alive
+
+log = logging.getLogger(__name__)
+
+Server: TypeAlias = Literal["postgres", "zookeeper"]
+SERVERS: Final[tuple[Server, ...]] = ("postgres", "zookeeper")
+NAMES: Final[dict[Server, str]] = {"postgres": "PostgreSQL", "zookeeper": "ZooKeeper"}
+
+MOST_CONNECTIONS: Final = 200
+"""The connections that the embedded PostgreSQL accepts."""
+_TOGETHER: Final = MOST_CONNECTIONS // 2
+"""The connections of all tenants; the other half is left for the daemons."""
+_PROGRAMS: Final = ("/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft")
+"""Places of `nft`. The PATH of the starter does not choose a program that root runs."""
+_SECONDS: Final = 10
+
+CURE: Final = (
+    "install the package nftables and start the server again (`bin/orcaflow-daemon.sh start "
+    "{server}` is enough, also while it runs), or use servers that tenants cannot reach"
+)
+
+
+class Firewall:
+    """The rules for one embedded server of a home."""
+
+    def __init__(self, home: Path, server: Server, *, connections: int | None) -> None:
+        """`connections`: the limit of each account that is not trusted; None sets no rules."""
+        # Resolved, so that a table is found whichever path names the home.
+        self._home = home.expanduser().resolve()
+        self._server: Server = server
+        self._connections = connections
+        self._table = table_of(self._home, server)
+        self.problem: str | None = None
+        """The reason why the last `protect` has failed; None if it has not."""
+
+    def protect(self, port: int) -> None:
+        """Set the rules for the server at this port, unless they are in force."""
+        self.problem = None
+        if self._connections is None:
+            return
+        rules = self._rules(port)
+        # Rules that are set again would forget the connections that they have counted.
+        if not self._is_loaded(rules):
+            self.problem = _nft(marked(rules))
+
+    def release(self) -> None:
+        """Remove the rules after the server has ended."""
+        if os.geteuid() == 0:
+            # Without nft there are none.
+            _nft(removal(self._table))
+
+    def missing(self, port: int) -> str | None:
+        """Return the reason why the server at this port is not protected; None if it is."""
+        if self._connections is None:
+            return "embedded.firewall is false"
+        if (reason := _obstacle()) is not None:
+            return reason
+        if self._is_loaded(self._rules(port)):
+            return None
+        return "its firewall rules are not in force"
+
+    def _rules(self, port: int) -> str:
+        limits = None
+        if self._server == "postgres" and self._connections is not None:
+            limits = Limits(each=self._connections, together=_TOGETHER)
+        trusted = {0, os.geteuid(), *_owners(self._home)}
+        return ruleset(self._table, port=port, trusted=trusted, limits=limits)
+
+    def _is_loaded(self, rules: str) -> bool:
+        return _nft(f"list chain {self._table} {mark(rules)}\n") is None
+
+
+def firewall_of(config: Config, server: Server) -> Firewall:
+    """Return the firewall as the settings have it; in mode `single` it sets no rules."""
+    embedded = config.embedded
+    is_wanted = embedded.firewall and config.worker.tenant_mode == "tenant"
+    return Firewall(
+        config.home, server, connections=embedded.tenant_connections if is_wanted else None
+    )
+
+
+def running_servers(config: Config) -> Iterator[tuple[Server, int]]:
+    """Yield the name and port of each embedded server that the settings use and that runs."""
+    recorded = {
+        "postgres": None if config.database.url else recorded_postgres(config.home),
+        "zookeeper": None if config.zookeeper.hosts else recorded_zookeeper(config.home),
+    }
+    for server in SERVERS:
+        address = recorded[server]
+        if address is not None and is_alive(address.pid, address.start_time):
+            yield server, address.port
+
+
+def protect_running(config: Config) -> None:
+    """Set the rules for the servers that run, and log those that remain open to tenants.
+
+    A worker calls this: the servers may have been started before mode `tenant` was set.
+    """
+    for server, port in running_servers(config):
+        firewall = firewall_of(config, server)
+        firewall.protect(port)
+        if firewall.problem is not None:
+            log.warning(
+                "tasks of tenants can block an embedded server",
+                extra={
+                    "server": server,
+                    "cause": firewall.problem,
+                    "cure": CURE.format(server=server),
+                },
+            )
+
+
+def _owners(home: Path) -> Iterator[int]:
+    """Yield the accounts of the home and of its servers, which no tenant may have."""
+    for place in (home, home / "postgres", home / "zookeeper", zookeeper_file(home)):
+        with suppress(OSError):
+            yield place.lstat().st_uid
+
+
+def _program() -> str | None:
+    return next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
+
+
+def _obstacle() -> str | None:
+    """Return the reason why this process can neither read nor set rules; None if it may."""
+    if os.geteuid() != 0:
+        return "only root can read and set firewall rules"
+    return "nft is not installed" if _program() is None else None
+
+
+def _nft(commands: str) -> str | None:
+    """Execute commands in one transaction; return the reason if they failed."""
+    if (reason := _obstacle()) is not None:
+        return reason
+    try:
+        done = subprocess.run(
+            [str(_program()), "-f", "-"],
+            input=commands,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={"LC_ALL": "C"},
+            cwd="/",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nft could not be run: {error}"
+    if done.returncode == 0:
+        return None
+    first = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")
+    return f"nft failed: {first.strip()}"
