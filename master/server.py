@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -23,9 +24,10 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from common import config as configuration
-from common.clock import SystemClock
+from common.clock import Clock, SystemClock
 from common.config import Config
 from common.datasource_keys import DatasourceKeyError, DatasourceKeys, key_file
+from common.embedded.servers import postgres_of, zookeeper_of
 from common.errors import SchedulerError, ServiceUnreachableError
 from common.host import host_load
 from common.model.cluster import NodeKind
@@ -68,6 +70,7 @@ from common.store.retention import PostgresRetentionStore
 from common.store.worker_modes import present_modes
 from master.assembly import Master, Stores
 from master.loops.broker_process import BrokerProcess
+from master.loops.embedded_loop import EmbeddedLoop
 from master.loops.hint_targets import HintTargets
 from master.loops.kafka_offsets import KafkaOffsets
 from master.loops.notice_loop import CHANNELS, NoticeLoop
@@ -79,6 +82,8 @@ log = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """The switch interval: a thread with an answer waits no longer for one that computes."""
+_EMBEDDED_WITHIN = timedelta(minutes=5)
+"""The time for a restart of an embedded server. PostgreSQL recovers within it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -181,11 +186,24 @@ def run(config: Config) -> int:
         service.reach(master.heartbeat.join)
         stack.callback(_leave, registry)
         _add_loops(service, master, registry, notices, hints)
+        for loop in _embedded_loops(config, clock):
+            service.add(loop)
         metrics.runs.set_function(lambda: master.runs.active)
         metrics.command_backlog.set_function(lambda: _backlog(commands)[0])
         metrics.command_oldest_seconds.set_function(lambda: _backlog(commands)[1])
         show_standing(registry)
         return service.run()
+
+
+def _embedded_loops(config: Config, clock: Clock) -> Iterator[EmbeddedLoop]:
+    """Yield the loops for the embedded servers that the settings use."""
+    if not config.database.url:
+        server = postgres_of(config, within=_EMBEDDED_WITHIN)
+        yield EmbeddedLoop(server, title="PostgreSQL", clock=clock)
+    if not config.zookeeper.hosts:
+        yield EmbeddedLoop(
+            zookeeper_of(config, within=_EMBEDDED_WITHIN), title="ZooKeeper", clock=clock
+        )
 
 
 def _offsets(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from common.config import Config, zookeeper_digest
+from common.config import Config
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
-from common.embedded.firewall import CURE, NAMES, Firewall, Server, firewall_of
+from common.embedded.firewall import CURE, NAMES, Server
 from common.embedded.postgres import EmbeddedPostgres
+from common.embedded.servers import postgres_of, zookeeper_of
 from common.embedded.zookeeper import EmbeddedZookeeper
 from common.ports import is_port_free
 from common.process_identity import is_alive
@@ -33,48 +34,13 @@ class EmbeddedServers:
 
     def start_postgres(self, port: int | None, notify: Callable[[str], None]) -> Started:
         """Start PostgreSQL at `port` or at the port of the settings, unless it runs."""
-        firewall = firewall_of(self._config, "postgres")
-        server = EmbeddedPostgres(
-            self._config.home,
-            port=self._config.embedded.postgres_port if port is None else port,
-            start_within=self._within,
-            firewall=firewall,
-        )
-        already = server.is_running()
-        address = server.start()
-        _report(firewall, "postgres", notify)
-        return Started(
-            name="postgres",
-            host=address.host,
-            port=address.port,
-            pid=address.pid,
-            already=already,
-        )
+        server = postgres_of(self._config, within=self._within, port=port)
+        return _started("postgres", server, notify)
 
     def start_zookeeper(self, port: int | None, notify: Callable[[str], None]) -> Started:
         """Start ZooKeeper at `port` or at the port of the settings, unless it runs."""
-        embedded = self._config.embedded
-        firewall = firewall_of(self._config, "zookeeper")
-        server = EmbeddedZookeeper(
-            self._config.home,
-            port=embedded.zookeeper_port if port is None else port,
-            tick_ms=embedded.zookeeper_tick_ms,
-            heap_mb=embedded.zookeeper_heap_mb,
-            # Servers that the settings name have a credential of their own.
-            digest="" if self._config.zookeeper.hosts else zookeeper_digest(self._config),
-            start_within=self._within,
-            firewall=firewall,
-        )
-        already = server.is_running()
-        address = server.start()
-        _report(firewall, "zookeeper", notify)
-        return Started(
-            name="zookeeper",
-            host=address.host,
-            port=address.port,
-            pid=address.pid,
-            already=already,
-        )
+        server = zookeeper_of(self._config, within=self._within, port=port)
+        return _started("zookeeper", server, notify)
 
     def stop(self, server: Server, *, now: bool) -> bool:
         """Stop a server and return True, or False if it did not run; `now` kills it."""
@@ -84,11 +50,9 @@ class EmbeddedServers:
         else:
             embedded = EmbeddedZookeeper(self._config.home)
         ran = embedded.is_running()
-        if ran:
+        # A server that has died must not be started again, and may have left rules.
+        if ran or (self._config.home / "run").is_dir():
             embedded.stop(now=now)
-        else:
-            # A server that was killed has left its rules.
-            firewall_of(self._config, server).release()
         return ran
 
     def statuses(self) -> Iterator[DaemonStatus]:
@@ -111,9 +75,16 @@ class EmbeddedServers:
                 )
 
 
-def _report(firewall: Firewall, server: Server, notify: Callable[[str], None]) -> None:
-    if firewall.problem is not None:
+def _started(
+    name: Server, server: EmbeddedPostgres | EmbeddedZookeeper, notify: Callable[[str], None]
+) -> Started:
+    already = server.is_running()
+    address = server.start()
+    if server.firewall.problem is not None:
         notify(
-            f"warning: tasks of tenants can block the embedded {NAMES[server]}, because"
-            f" {firewall.problem}: {CURE.format(server=server)}"
+            f"warning: tasks of tenants can block the embedded {NAMES[name]}, because"
+            f" {server.firewall.problem}: {CURE.format(server=name)}"
         )
+    return Started(
+        name=name, host=address.host, port=address.port, pid=address.pid, already=already
+    )

@@ -44,7 +44,10 @@ from common.embedded.process import (
     choose_port,
     end,
     exclusive,
+    is_kept_running,
+    keep_running,
     launch,
+    let_end,
 )
 from common.errors import ConfigurationError, SchedulerError
 from common.ports import LOOPBACK
@@ -98,39 +101,59 @@ class EmbeddedPostgres:
         self._port = port
         self._start_within = start_within
         self._stop_within = stop_within
-        self._firewall = firewall or Firewall(self.home, "postgres", connections=None)
+        self.firewall = firewall or Firewall(self.home, "postgres", connections=None)
 
     def start(self) -> PostgresAddress:
         """Start the server, and make its data, unless it runs; return its address."""
         with exclusive(self.home, "postgres"):
-            running = self._postmaster()
-            if running is None:
-                self._recover_what_was_interrupted()
-                if not self.data_dir.exists():
-                    self._make_data()
-                self._check_data()
-                if not roles.is_prepared(self.home):
-                    self._mend_roles()
-                self._leave_a_shared_account()
-                address = self._launch()
-                restore_reader(address)
-            else:
-                address = self._address(*running)
-                self._firewall.protect(address.port)
-                self._wait_until_it_answers(address)
-            record(postgres_file(self.home), address)
-            return address
+            return self._start(self._port)
+
+    def revive(self) -> bool:
+        """Start the server again at its port if it has died; return True if it was started.
+
+        A server that was stopped, or that another account has started, is left alone.
+        """
+        last = recorded_postgres(self.home)
+        if last is None or is_alive(last.pid, last.start_time):
+            return False
+        with exclusive(self.home, "postgres"):
+            if not is_kept_running(self.home, "postgres") or self._postmaster() is not None:
+                return False
+            # Clients keep the address that they have read.
+            self._start(last.port)
+            return True
+
+    def _start(self, port: int) -> PostgresAddress:
+        running = self._postmaster()
+        if running is None:
+            self._recover_what_was_interrupted()
+            if not self.data_dir.exists():
+                self._make_data()
+            self._check_data()
+            if not roles.is_prepared(self.home):
+                self._mend_roles()
+            self._leave_a_shared_account()
+            address = self._launch(port)
+            restore_reader(address)
+        else:
+            address = self._address(*running)
+            self.firewall.protect(address.port)
+            self._wait_until_it_answers(address)
+        record(postgres_file(self.home), address)
+        keep_running(self.home, "postgres")
+        return address
 
     def stop(self, *, now: bool = False) -> None:
         """End the server and its connections. With `now` it has to recover at its next start."""
         with exclusive(self.home, "postgres"):
+            let_end(self.home, "postgres")
             running = self._postmaster()
             if running is not None:
                 politely = () if now else (signal.SIGINT,)
                 end(
                     *running, by=(*politely, signal.SIGQUIT, signal.SIGKILL), each=self._stop_within
                 )
-            self._firewall.release()
+            self.firewall.release()
 
     def is_running(self) -> bool:
         """True if the server's process exists; it may still be starting."""
@@ -178,17 +201,17 @@ class EmbeddedPostgres:
             start_time=start_time,
         )
 
-    def _launch(self) -> PostgresAddress:
+    def _launch(self, wanted: int) -> PostgresAddress:
         last = recorded_postgres(self.home)
         port = choose_port(
-            self._port,
+            wanted,
             last.port if last else None,
             server="PostgreSQL",
             key="embedded.postgres_port",
         )
         self._disown_a_foreign_pid()
         # Before the server listens: a connection that is made earlier would not be counted.
-        self._firewall.protect(port)
+        self.firewall.protect(port)
         deadline = _clock.monotonic() + self._start_within.total_seconds()
         while True:
             try:

@@ -68,6 +68,28 @@ def choose_port(wanted: int, last: int | None, *, server: str, key: str) -> int:
     return last if last and is_port_free(last) else free_port()
 
 
+def keep_running(home: Path, name: str) -> None:
+    """Note that a server was started: if it dies, `is_kept_running` is True until it is stopped."""
+    _kept_running(home, name).touch(mode=0o600)
+
+
+def let_end(home: Path, name: str) -> None:
+    """Note that a server is being stopped."""
+    _kept_running(home, name).unlink(missing_ok=True)
+
+
+def is_kept_running(home: Path, name: str) -> bool:
+    """Return True if this account has started the server, and no account has stopped it since."""
+    try:
+        return _kept_running(home, name).stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _kept_running(home: Path, name: str) -> Path:
+    return home / "run" / f"{name}.kept"
+
+
 def launch(
     command: Sequence[str],
     *,

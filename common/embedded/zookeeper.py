@@ -41,7 +41,10 @@ from common.embedded.process import (
     choose_port,
     end,
     exclusive,
+    is_kept_running,
+    keep_running,
     launch,
+    let_end,
 )
 from common.embedded.zookeeper_rights import claim, digest_of, super_digest
 from common.errors import ConfigurationError, SchedulerError
@@ -118,25 +121,45 @@ class EmbeddedZookeeper:
         self._start_within = start_within
         self._stop_within = stop_within
         self._jvm_options = jvm_options
-        self._firewall = firewall or Firewall(self.home, "zookeeper", connections=None)
+        self.firewall = firewall or Firewall(self.home, "zookeeper", connections=None)
 
     def start(self) -> ZookeeperAddress:
         """Start the server unless it runs; return its address."""
         with exclusive(self.home, "zookeeper"):
-            address = self._running()
-            if address is None:
-                address = self._launch()
-            else:
-                self._firewall.protect(address.port)
-                self._wait_until_it_answers(address)
-            if self._is_guarded():
-                claim(self.home, address.hosts, self._digest or digest_of(self.home))
-            record(zookeeper_file(self.home), address)
-            return address
+            return self._start(self._port)
+
+    def revive(self) -> bool:
+        """Start the server again at its port if it has died; return True if it was started.
+
+        A server that was stopped, or that another account has started, is left alone.
+        """
+        last = recorded_zookeeper(self.home)
+        if last is None or is_alive(last.pid, last.start_time):
+            return False
+        with exclusive(self.home, "zookeeper"):
+            if not is_kept_running(self.home, "zookeeper") or self._running() is not None:
+                return False
+            # Clients keep the address that they have read.
+            self._start(last.port)
+            return True
+
+    def _start(self, port: int) -> ZookeeperAddress:
+        address = self._running()
+        if address is None:
+            address = self._launch(port)
+        else:
+            self.firewall.protect(address.port)
+            self._wait_until_it_answers(address)
+        if self._is_guarded():
+            claim(self.home, address.hosts, self._digest or digest_of(self.home))
+        record(zookeeper_file(self.home), address)
+        keep_running(self.home, "zookeeper")
+        return address
 
     def stop(self, *, now: bool = False) -> None:
         """End the server. Its clients' sessions go on if it is back before they expire."""
         with exclusive(self.home, "zookeeper"):
+            let_end(self.home, "zookeeper")
             address = self._running()
             if address is not None:
                 politely = () if now else (signal.SIGTERM,)
@@ -146,7 +169,7 @@ class EmbeddedZookeeper:
                     by=(*politely, signal.SIGKILL),
                     each=self._stop_within,
                 )
-            self._firewall.release()
+            self.firewall.release()
 
     def is_running(self) -> bool:
         """True if the server's process exists."""
@@ -178,19 +201,19 @@ class EmbeddedZookeeper:
         except OSError:
             return ""
 
-    def _launch(self) -> ZookeeperAddress:
+    def _launch(self, wanted: int) -> ZookeeperAddress:
         java, jars = find_java(), jars_of_zookeeper()
         archive = classes.find(java, jars)
         options = classes.flags(archive) if self._jvm_options is None else self._jvm_options
         last = recorded_zookeeper(self.home)
         port = choose_port(
-            self._port,
+            wanted,
             last.port if last else None,
             server="ZooKeeper",
             key="embedded.zookeeper_port",
         )
         self._write_settings(port)
-        self._firewall.protect(port)
+        self.firewall.protect(port)
         try:
             pid, start_time = self._launch_java(java, jars, port, options)
         except ServerStartError:

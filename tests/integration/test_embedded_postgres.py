@@ -114,6 +114,22 @@ def test_a_server_that_was_killed_starts_again_with_what_was_committed(
     assert query(second, "SELECT answer FROM kept") == [(42,)]
 
 
+def test_a_server_that_died_is_started_again_and_one_that_was_stopped_is_not(
+    server: EmbeddedPostgres,
+) -> None:
+    first = server.start()
+    assert not server.revive()
+    os.kill(first.pid, signal.SIGKILL)
+    psutil.Process(first.pid).wait()
+    assert EmbeddedPostgres(server.home).revive()
+    second = postgres_address(server.home)
+    assert (second.port, second.pid == first.pid) == (first.port, False)
+    os.kill(second.pid, signal.SIGKILL)
+    psutil.Process(second.pid).wait()
+    server.stop()
+    assert not server.revive()
+
+
 def test_only_the_password_lets_anyone_in_and_only_over_loopback(
     server: EmbeddedPostgres,
 ) -> None:

@@ -93,6 +93,23 @@ def test_nodes_and_port_are_kept_between_starts_even_after_a_kill(
     assert has_node(server, "/kept/two")
 
 
+def test_a_server_that_died_is_started_again_and_one_that_was_stopped_is_not(
+    server: EmbeddedZookeeper,
+) -> None:
+    first = server.start()
+    assert not server.revive()
+    os.kill(first.pid, signal.SIGKILL)
+    psutil.Process(first.pid).wait()
+    # By another program, such as a master.
+    assert EmbeddedZookeeper(server.home).revive()
+    second = zookeeper_address(server.home)
+    assert (second.port, second.pid == first.pid) == (first.port, False)
+    os.kill(second.pid, signal.SIGKILL)
+    psutil.Process(second.pid).wait()
+    server.stop()
+    assert not server.revive()
+
+
 def test_a_java_that_ends_at_once_with_its_archive_of_classes_is_started_without(
     server: EmbeddedZookeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

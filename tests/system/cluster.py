@@ -131,11 +131,15 @@ class PrivateCluster:
     def restart_postgres(self, meanwhile: Callable[[], None]) -> None:
         """End PostgreSQL at once, with all its connections, and start it again after a while."""
         assert self.daemons.stop_one("postgres", None, now=True)
+        self.disconnect()
+        meanwhile()
+        self.daemons.start_postgres()
+
+    def disconnect(self) -> None:
+        """Close the connection of this test; the next statement opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        meanwhile()
-        self.daemons.start_postgres()
 
     # Rows
 

@@ -14,6 +14,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -24,10 +25,11 @@ import psycopg2
 import pytest
 
 from common.embedded.addresses import postgres_address, zookeeper_address
+from common.errors import ServiceUnreachableError
 from operations.daemons import Kind
 from tests.firewalls import flood, need_firewall
 from tests.system.asking import Asking
-from tests.system.cluster import PrivateCluster, a_task, private_cluster
+from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.unit.stream_specs import SMALL
 
 ACCOUNTS = {"dev": "games", "prod": "news"}
@@ -499,3 +501,24 @@ def test_x76_an_account_that_floods_both_servers_keeps_no_other_client_out(teams
         found = {each["check"]: each["result"] for each in teams.admin("doctor")}
         assert (found["postgresql"], found["zookeeper"], found["firewall"]) == ("ok", "ok", "ok")
     assert accepted == [20, 0]
+
+
+def test_embedded_servers_that_were_killed_come_back_and_work_continues(teams: Teams) -> None:
+    cluster = teams.cluster
+    killed = [postgres_address(cluster.home), zookeeper_address(cluster.home)]
+    for each in killed:
+        os.kill(each.pid, signal.SIGKILL)
+    until(lambda: all(_is_back(cluster, each.pid) for each in killed))
+    cluster.disconnect()
+    teams.told("dana", "run", "daily", "--project", "dev", "--wait")
+    found = [postgres_address(cluster.home), zookeeper_address(cluster.home)]
+    assert [each.port for each in found] == [each.port for each in killed]
+
+
+def _is_back(cluster: PrivateCluster, former: int) -> bool:
+    """Return True if both servers run and neither is the former process."""
+    try:
+        found = (postgres_address(cluster.home), zookeeper_address(cluster.home))
+    except ServiceUnreachableError:
+        return False
+    return former not in {each.pid for each in found}
