@@ -301,7 +301,7 @@ def firewall_findings(config: Config) -> Iterator[Finding]:
                 check="firewall",
                 result=Result.WARNING,
                 detail=f"tasks of tenants can block the embedded {NAMES[server]}: {reason}",
-                cure=CURE.format(server=server),
+                cure=CURE,
             )
 
 

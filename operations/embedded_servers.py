@@ -83,7 +83,7 @@ def _started(
     if server.firewall.problem is not None:
         notify(
             f"warning: tasks of tenants can block the embedded {NAMES[name]}, because"
-            f" {server.firewall.problem}: {CURE.format(server=name)}"
+            f" {server.firewall.problem}: {CURE}"
         )
     return Started(
         name=name, host=address.host, port=address.port, pid=address.pid, already=already

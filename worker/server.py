@@ -90,6 +90,7 @@ from worker.loops.beat_loop import BeatLoop
 from worker.loops.claim_loop import ClaimLoop
 from worker.loops.clean_loop import CleanLoop
 from worker.loops.dataset_loop import DatasetLoop
+from worker.loops.firewall_loop import FirewallLoop
 from worker.loops.folder_loop import FolderLoop
 from worker.loops.heartbeat import HeartbeatLoop
 from worker.loops.hint_loop import HintLoop
@@ -199,8 +200,6 @@ class WorkerServer:
             "tenant mode",
             extra={"means": tenants.banner(settings.tenant_mode, settings.tenant_min_uid)},
         )
-        if self._for_tenants:
-            protect_running(config)
         with ExitStack() as stack:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
             service = Service(clock=self._clock)
@@ -257,6 +256,11 @@ class WorkerServer:
                 unused_days=settings.unused_segment_days,
             )
             service.add(OutageTolerant(files))
+            if self._for_tenants:
+                firewall = FirewallLoop(lambda: protect_running(config))
+                # Before any task can start.
+                firewall.run_once()
+                service.add(firewall)
             # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)

@@ -4,16 +4,15 @@ A task can connect to every port of the loopback interface, and neither server c
 account before they log in. The kernel knows the account of a connection, so nftables refuses or
 limits it. The rules are in tables of Orcaflow's own; other tables are not read or changed.
 
-A server starts without them where they cannot be set. `Firewall` then returns the reason, which
-the caller shows or logs.
+A server starts without rules where they cannot be set. `Firewall` then has the reason, which the
+caller shows or logs.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -22,8 +21,6 @@ from common.config import Config
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper, zookeeper_file
 from common.firewall_rules import Limits, mark, marked, removal, ruleset, table_of
 from common.process_identity import is_alive
-
-log = logging.getLogger(__name__)
 
 Server: TypeAlias = Literal["postgres", "zookeeper"]
 SERVERS: Final[tuple[Server, ...]] = ("postgres", "zookeeper")
@@ -38,8 +35,8 @@ _PROGRAMS: Final = ("/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/b
 _SECONDS: Final = 10
 
 CURE: Final = (
-    "install the package nftables and start the server again (`bin/orcaflow-daemon.sh start "
-    "{server}` is enough, also while it runs), or use servers that tenants cannot reach"
+    "install the package nftables, and in a container add CAP_NET_ADMIN; a worker then sets the "
+    "rules within 30 s. Or use servers that tenants cannot reach (database.url, zookeeper.hosts)"
 )
 
 
@@ -48,7 +45,7 @@ class Firewall:
 
     def __init__(self, home: Path, server: Server, *, connections: int | None) -> None:
         """`connections`: the limit of each account that is not trusted; None sets no rules."""
-        # Resolved, so that a table is found whichever path names the home.
+        # Resolved, so that every path of the home leads to the same table.
         self._home = home.expanduser().resolve()
         self._server: Server = server
         self._connections = connections
@@ -69,7 +66,7 @@ class Firewall:
     def release(self) -> None:
         """Remove the rules after the server has ended."""
         if os.geteuid() == 0:
-            # Without nft there are none.
+            # Without nft no rules exist.
             _nft(removal(self._table))
 
     def missing(self, port: int) -> str | None:
@@ -114,23 +111,15 @@ def running_servers(config: Config) -> Iterator[tuple[Server, int]]:
             yield server, address.port
 
 
-def protect_running(config: Config) -> None:
-    """Set the rules for the servers that run, and log those that remain open to tenants.
-
-    A worker calls this: the servers may have been started before mode `tenant` was set.
-    """
+def protect_running(config: Config) -> Mapping[Server, str]:
+    """Set missing rules for the servers that run; return the reason for each that has none."""
+    problems: dict[Server, str] = {}
     for server, port in running_servers(config):
         firewall = firewall_of(config, server)
         firewall.protect(port)
         if firewall.problem is not None:
-            log.warning(
-                "tasks of tenants can block an embedded server",
-                extra={
-                    "server": server,
-                    "cause": firewall.problem,
-                    "cure": CURE.format(server=server),
-                },
-            )
+            problems[server] = firewall.problem
+    return problems
 
 
 def _owners(home: Path) -> Iterator[int]:
