@@ -1,4 +1,4 @@
-"""What `start` and `status` report about a daemon or an embedded server."""
+"""The values that `start` and `status` report for a daemon or an embedded server."""
 
 from __future__ import annotations
 

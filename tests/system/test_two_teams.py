@@ -503,13 +503,17 @@ def test_x76_an_account_that_floods_both_servers_keeps_no_other_client_out(teams
     assert accepted == [20, 0]
 
 
-def test_embedded_servers_that_were_killed_come_back_and_work_continues(teams: Teams) -> None:
+def test_embedded_servers_that_were_killed_come_back_and_work_continues(
+    teams: Teams, runs: dict[str, int]
+) -> None:
     cluster = teams.cluster
     killed = [postgres_address(cluster.home), zookeeper_address(cluster.home)]
     for each in killed:
         os.kill(each.pid, signal.SIGKILL)
     until(lambda: all(_is_back(cluster, each.pid) for each in killed))
     cluster.disconnect()
+    # The api-server notices by a request that its connections are gone.
+    until(lambda: teams.run("dana", "definition", "list", "--project", "dev")[0] == 0)
     teams.told("dana", "run", "daily", "--project", "dev", "--wait")
     found = [postgres_address(cluster.home), zookeeper_address(cluster.home)]
     assert [each.port for each in found] == [each.port for each in killed]
