@@ -18,6 +18,7 @@ from contextlib import suppress
 import psutil
 
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper
+from common.embedded.process import let_end
 from common.errors import SchedulerError
 from common.process_identity import is_alive
 from operations.daemons import DaemonWaitsError, Kind
@@ -159,6 +160,8 @@ class Chaos:
                 backends[int(action.pick * len(backends))].kill()
                 return ""
             case Deed.KILL:
+                # Else a master would start it again before the fault is over.
+                let_end(self._cluster.home, POSTGRES)
                 postmaster.kill()
             case _:
                 at_once = action.deed is Deed.STOP_AT_ONCE
@@ -176,6 +179,7 @@ class Chaos:
         if action.deed is Deed.FREEZE:
             _frozen([server.pid], action.lasts)
             return ""
+        let_end(self._cluster.home, "zookeeper")
         os.kill(server.pid, signal.SIGKILL)
         time.sleep(action.lasts)
         if action.deed is Deed.WIPE:
