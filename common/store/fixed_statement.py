@@ -9,12 +9,18 @@ long as to carry it out. Its plan has to suit any size of the tables: one that w
 have a million rows when the plan is used. So it is made, and made again after an ANALYZE, while all
 is switched off that reads whole tables; and the statement must not name the condition of an index
 that holds many rows besides its own. Such a plan is not the best for long lists, which are planned.
+
+The name of a prepared statement is a hash of its text and of a word of the process. Behind a pooler
+that shares server connections, no process can thus execute the text of another one.
 """
 
 from __future__ import annotations
 
-import itertools
+import base64
+import hashlib
+import os
 import re
+import secrets
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -28,13 +34,13 @@ from sqlalchemy.sql.selectable import ReturnsRows
 
 from common.store.connect import is_by_statement, rows_alone
 
-_NUMBERS: Final = itertools.count(1)
 _TYPED: Final = re.compile(r"CAST\(%\((\w+)\)s AS ([A-Z ]+(?:\[\])?)\)")
 _WHOLE_TABLES: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 # Until the end of the transaction.
-_BY_INDEX: Final = "; ".join(f"SET LOCAL {way} = off" for way in _WHOLE_TABLES)
+_BY_INDEX: Final = ";".join(f"SET LOCAL {way}=off" for way in _WHOLE_TABLES)
 _AS_BEFORE: Final = "; ".join(f"SET LOCAL {way} TO DEFAULT" for way in _WHOLE_TABLES)
 _LONG: Final = 100
+_NAME_CHARS: Final = 10
 
 
 class FixedStatement:
@@ -151,22 +157,38 @@ class FixedRead:
         return list(self._within.execute(db, values))
 
 
+class _Process:
+    """A random word for the names of this process's statements; a fork gets another word."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.word = secrets.token_hex(6)
+
+
+_PROCESS: Final = _Process()
+
+
 class _Prepared:
     """The texts with which a statement is prepared, and then executed."""
 
     def __init__(self, statement: FixedStatement, *, by_index: bool) -> None:
         names = statement.parameters
-        self._name = f"fixed_{next(_NUMBERS)}"
         places = {name: f"${place}" for place, name in enumerate(names, start=1)}
-        self._making = f"PREPARE {self._name} AS {statement.written(places)}"
+        self._written = statement.written(places)
+        self._name = ""
+        self._word = ""
         types = statement.types()
         given = ", ".join(
             f"CAST(%({name})s AS {types[name]})" if name in types else f"%({name})s"
             for name in names
         )
         # Empty parentheses are a mistake there.
-        call = f"EXECUTE {self._name}" + (f" ({given})" if given else "")
-        self._call = f"{_BY_INDEX}; {call}" if by_index else call
+        self._values = f" ({given})" if given else ""
+        self._before = f"{_BY_INDEX};" if by_index else ""
+        self._call = ""
 
     def execute(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
         return db.exec_driver_sql(self.call_on(db), dict(values))
@@ -175,11 +197,25 @@ class _Prepared:
         """Return the text that calls it on this connection, which has it from then on."""
         # Kept with the connection to the server, whoever borrows that from the pool.
         known = db.info
+        if self._word != _PROCESS.word:
+            self._name_anew(_PROCESS.word)
         if self._name not in known:
             # Its text has percent signs, which the driver leaves alone if it is given no values.
-            db.exec_driver_sql(self._making, execution_options={"no_parameters": True})
+            db.exec_driver_sql(
+                f"PREPARE {self._name} AS {self._written}",
+                execution_options={"no_parameters": True},
+            )
             known[self._name] = True
         return self._call
+
+    def _name_anew(self, word: str) -> None:
+        """Set the name that the statement has in this process, and the text that calls it."""
+        whole = hashlib.blake2b(f"{word} {self._written}".encode(), digest_size=10).digest()
+        # The name is sent with each call, so it is short.
+        self._name = f"f{base64.b32encode(whole).decode().lower()[:_NAME_CHARS]}"
+        self._call = f"{self._before}EXECUTE {self._name}{self._values}"
+        # Last: another thread that sees the word also sees the name and the call.
+        self._word = word
 
 
 def _names(statement: ClauseElement) -> tuple[str, ...]:

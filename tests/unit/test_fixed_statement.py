@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any, cast
 
 import pytest
@@ -64,13 +66,13 @@ def test_a_prepared_one_is_prepared_once_for_each_connection() -> None:
         for _ in range(2):
             PREPARED.execute(cast(Connection, driver), VALUES)
         made, *called = driver.sent
-        assert made.startswith("PREPARE fixed_")
+        assert made.startswith("PREPARE f")
         for part in ("CAST($1 AS INTEGER[])", "IN (0, 1)", "LIKE 'a%'", "host = $2"):
             assert part in made
         name = made.split()[1]
         # With the types of the parameters, since an empty list has none of its own.
         call = f"EXECUTE {name} (CAST([1, 2] AS INTEGER[]), 'w:1')"
-        assert [each.rpartition("; ")[2] for each in called] == [call, call]
+        assert [each.rpartition(";")[2] for each in called] == [call, call]
 
 
 def test_two_prepared_ones_have_names_of_their_own() -> None:
@@ -81,6 +83,36 @@ def test_two_prepared_ones_have_names_of_their_own() -> None:
     other.execute(cast(Connection, driver), {"given_id": [1]})
     first, _, second, _ = driver.sent
     assert first.split()[1] != second.split()[1]
+
+
+def _name_of(statement: FixedStatement) -> str:
+    driver = Driver()
+    statement.execute(cast(Connection, driver), VALUES)
+    return driver.sent[0].split()[1]
+
+
+def test_a_name_belongs_to_one_text_of_one_process() -> None:
+    same = FixedStatement(_SELECT, prepared=True)
+    other = FixedStatement(_SELECT.where(task_instance.c.id > 7), prepared=True)
+    assert _name_of(same) == _name_of(PREPARED)
+    assert _name_of(other) != _name_of(PREPARED)
+    to_read, to_write = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(to_write, _name_of(PREPARED).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(to_write)
+    with os.fdopen(to_read) as pipe:
+        of_child = pipe.read()
+    assert re.fullmatch(r"f[a-z2-7]{10}", of_child)
+    assert of_child != _name_of(PREPARED)
+
+
+def test_equal_texts_are_prepared_once_for_a_connection() -> None:
+    driver = Driver()
+    for each in (PREPARED, FixedStatement(_SELECT, prepared=True)):
+        each.execute(cast(Connection, driver), VALUES)
+    assert [each.startswith("PREPARE") for each in driver.sent] == [True, False, False]
 
 
 def test_long_lists_are_planned_for() -> None:

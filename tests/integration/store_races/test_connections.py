@@ -58,7 +58,7 @@ def test_a_look_sends_its_question_and_nothing_else(here: Engine, there: Engine)
         with there.connect() as db:
             (said,) = db.scalars(last, {"pid": pid})
         # Neither the end of a transaction nor a setting of the session came after it.
-        assert re.fullmatch(r"(SET LOCAL \w+ = off; )+EXECUTE fixed_\d+ \([^;]*\)", said)
+        assert re.fullmatch(r"(SET LOCAL \w+=off;)+EXECUTE f\w{10} \([^;]*\)", said)
     assert save(here, a_run(here), a_submit("a")).lost == frozenset()
 
 
