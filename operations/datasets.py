@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -11,7 +14,7 @@ from common.errors import ConfigurationError, NotFoundError
 from common.model.intervals import Interval, IntervalError, read_interval
 from common.model.lock_needs import is_dataset_name
 from common.model.segments import Segment
-from common.store.people.datasets import DatasetSummary, dataset_summaries
+from common.store.people.datasets import DatasetSummary, dataset_summaries, sees_rows
 from common.store.streams.segments import PartitionOffset, offsets, used_segments
 from operations.errors import UsageError
 from operations.session import Session, operation
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["DatasetSummary", "DatasetView", "FirstRows"]
 
 MOST_ROWS = 10_000
+MOST_SEGMENTS = 10_000
+"""The maximum number of segments of which rows are read, or which a server lists."""
 Reader: TypeAlias = Callable[
     [Sequence[Path], Sequence[str], int], tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 ]
@@ -39,7 +44,7 @@ class DatasetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRows:
-    """Rows of a dataset by column, in no order; `rows` counts all that could be read."""
+    """Rows of a dataset by column, in no order; `rows` counts those of all its segments."""
 
     columns: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
@@ -68,7 +73,7 @@ def show_dataset(
         summary = _summary(db, session, name)
         if most is not None and wanted is None and summary.segments > most:
             _refuse_more(most)
-        found = used_segments(db, name, wanted)
+        found = used_segments(db, name, wanted, limit=None if most is None else most + 1)
         if most is not None and len(found) > most:
             _refuse_more(most)
         return DatasetView(summary=summary, segments=found, offsets=offsets(db, name))
@@ -93,21 +98,32 @@ def first_rows(
     columns: Sequence[str] = (),
     limit: int = 20,
     reader: Reader | None = None,
-    most: int | None = None,
 ) -> FirstRows:
-    """Some rows of the segments that have rows of an interval, or of all, with these columns.
+    """Read some rows of the segments that have rows of an interval, or of all, with these columns.
 
     The files are read without Spark, here or by the `reader`. A segment is read whole, so rows of a
-    chunk that the interval cuts may be of other times.
+    chunk that the interval cuts may be of other times. Only the first segments that hold enough
+    rows are read. More than `MOST_SEGMENTS` segments are refused, without counting them.
     """
     from operations.dataset_rows import read_rows
 
     if not 1 <= limit <= MOST_ROWS:
         raise UsageError("limit", f"must be from 1 to {MOST_ROWS}")
-    found = show_dataset(session, name, interval=interval, most=most).segments
-    files = [session.config.datasets_dir / file for each in found for file in each.files]
+    wanted = _interval(interval)
+    with session.engine.connect() as db:
+        if not (is_dataset_name(name) and sees_rows(db, session.principal, name)):
+            raise _missing(name)
+        found = used_segments(db, name, wanted, limit=MOST_SEGMENTS + 1)
+    if len(found) > MOST_SEGMENTS:
+        _refuse_more(MOST_SEGMENTS)
+    read = partial(_read, session, reader or read_rows, columns, limit)
+    first = _enough(found, limit)
     try:
-        shown, values = (reader or read_rows)(files, columns, limit)
+        try:
+            shown, values = read(first)
+        except KeyError:
+            # A column may begin with a later segment.
+            shown, values = read(found)
     except KeyError as error:
         raise UsageError(
             "columns", f"{name} has no column {error.args[0]!r}; it has {', '.join(error.args[1])}"
@@ -123,8 +139,29 @@ def first_rows(
 def _summary(db: Connection, session: Session, name: str) -> DatasetSummary:
     found = dataset_summaries(db, session.principal, name) if is_dataset_name(name) else ()
     if not found:
-        raise NotFoundError(f"there is no dataset {name[:80]!r}; see `orcaflow dataset list`")
+        raise _missing(name)
     return found[0]
+
+
+def _missing(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no dataset {name[:80]!r}; see `orcaflow dataset list`")
+
+
+def _enough(segments: Sequence[Segment], rows: int) -> Sequence[Segment]:
+    """Return the first segments that hold at least this number of rows."""
+    held = list(accumulate(each.rows for each in segments))
+    return segments[: bisect_left(held, rows) + 1]
+
+
+def _read(
+    session: Session,
+    reader: Reader,
+    columns: Sequence[str],
+    limit: int,
+    segments: Sequence[Segment],
+) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    files = [session.config.datasets_dir / file for each in segments for file in each.files]
+    return reader(files, columns, limit)
 
 
 def _refuse_more(most: int) -> NoReturn:

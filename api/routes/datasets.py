@@ -18,7 +18,6 @@ from api.stream_answers import DatasetDetail, DatasetFileList, DatasetPage, Data
 from operations import datasets as operations
 from operations.documents.datasets import file_row, offset_row, segment_row, summary_row
 
-MOST_SEGMENTS: Final = 10_000
 _MOST_READERS: Final = 2
 _readers: Final = BoundedSemaphore(_MOST_READERS)
 
@@ -46,7 +45,7 @@ def show_dataset(
     interval: Interval = None,
 ) -> dict[str, Any]:
     """Show a dataset with its segments, 10,000 at most, and the offsets of its stream."""
-    found = operations.show_dataset(session, id, interval=interval, most=MOST_SEGMENTS)
+    found = operations.show_dataset(session, id, interval=interval, most=operations.MOST_SEGMENTS)
     return {
         "dataset": summary_row(found.summary),
         "segments": [segment_row(each) for each in found.segments],
@@ -56,7 +55,7 @@ def show_dataset(
 
 def list_dataset_files(id: Name, session: Asked, interval: Interval = None) -> dict[str, Any]:  # noqa: A002
     """List the Parquet files, of 10,000 segments at most, as the server's computer has them."""
-    found = operations.dataset_files(session, id, interval=interval, most=MOST_SEGMENTS)
+    found = operations.dataset_files(session, id, interval=interval, most=operations.MOST_SEGMENTS)
     return {"items": [file_row(each) for each in found]}
 
 
@@ -80,7 +79,6 @@ def show_rows(
             columns=columns or (),
             limit=limit,
             reader=read_rows_apart,
-            most=MOST_SEGMENTS,
         )
     finally:
         _readers.release()

@@ -157,11 +157,19 @@ def test_a_dataset_is_listed_shown_and_read(
     assert code == 2
     assert "has no column 'no'; it has at, n, new" in err
     assert cli("dataset", "query", "flights", "--interval", "today")[0] == 2
+    query = ("dataset", "query", "flights", "-o", "json", "--limit", "1")
+    assert parsed(cli(*query, "--columns", "new")) == [{"new": None}]
     (tmp_path / "1.parquet").write_text("torn")
     with pytest.raises(OSError, match="no Parquet"):
         read_rows_apart(both, (), 20)
-    code, _, err = cli("dataset", "query", "flights", "--limit", "1")
+    # The first file has enough rows.
+    assert parsed(cli(*query)) == [{"at": "2026-11-20T12:00:00Z", "n": 1}]
+    code, _, err = cli("dataset", "query", "flights")
     assert code == 78
     assert "worker.datasets_dir" in err
     (tmp_path / "0.parquet").unlink()
     assert cli("dataset", "query", "flights")[0] == 78
+    monkeypatch.setattr("operations.datasets.MOST_SEGMENTS", 1)
+    code, _, err = cli(*query)
+    assert code == 2
+    assert "more than 1 segments" in err

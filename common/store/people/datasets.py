@@ -94,6 +94,18 @@ def dataset_named(db: Connection, name: str) -> DatasetRow | None:
     return DatasetRow(id=found.id, name=found.name, project_id=found.project_id)
 
 
+def sees_rows(db: Connection, principal: Principal, name: str) -> bool:
+    """Return True if something was published into the dataset and the principal may see it."""
+    found = (
+        select(segment.c.dataset)
+        .outerjoin_from(segment, dataset, dataset.c.name == segment.c.dataset)
+        .where(seen_projects(principal, dataset.c.project_id))
+        .where(segment.c.dataset == name)
+        .limit(1)
+    )
+    return db.scalar(found) is not None
+
+
 def sees_unowned(db: Connection, principal: Principal, name: str) -> bool:
     """Return True if the principal may see a dataset that does not belong to a project."""
     no_project = cast(null(), dataset.c.project_id.type)

@@ -177,13 +177,18 @@ def _version(rows: Sequence[AnyRow], interval: Interval, own: str) -> str | Conf
 
 
 def used_segments(
-    db: Connection, dataset: str, interval: Interval | None = None, *, task_id: int | None = None
+    db: Connection,
+    dataset: str,
+    interval: Interval | None = None,
+    *,
+    task_id: int | None = None,
+    limit: int | None = None,
 ) -> tuple[Segment, ...]:
     """Return the segments whose rows are the dataset's, or that have some in the interval.
 
     An attempt does not see what was added beside a lock by which it replaces: that stays anyway,
     and would be there twice if the attempt wrote it again. An attempt sees no segment of a dataset
-    that its project does not reach.
+    that its project does not reach. `limit` is the maximum number of segments.
     """
     values: dict[str, Any] = {"dataset": dataset}
     statement = _USED
@@ -193,6 +198,8 @@ def used_segments(
     if task_id is not None:
         statement = statement.where(_SEEN).where(TASK_REACHES.element)
         values["task_id"] = task_id
+    if limit is not None:
+        statement = statement.limit(limit)
     return tuple(_segment(row) for row in db.execute(statement, values))
 
 
