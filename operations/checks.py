@@ -23,6 +23,7 @@ from common.config import Config, database_url, load
 from common.datasource_keys import DatasourceKeys, key_file
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
+from common.model.database_needs import DatabaseFacts, faults_of
 from operations.texts import counted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def findings() -> list[Finding]:
         return [*found, _failed("configuration", str(error), "mend the settings that are named")]
     found.append(_ok("configuration", f"ORCAFLOW_HOME is {config.home}"))
     found += [_java(), _spark_submit(config), _shell(config), _disk(config)]
-    found += _database(config)
+    found += database_findings(config)
     found += _zookeeper(config)
     found += firewall_findings(config)
     return found
@@ -143,8 +144,10 @@ def _secrets(config: Config, *, has_encrypted: bool) -> Finding:
     )
 
 
-def _database(config: Config) -> Iterator[Finding]:
+def database_findings(config: Config) -> Iterator[Finding]:
+    """Yield what the doctor finds of the database, its schema and its rows."""
     from common.store.connect import engine, place_of, server_time
+    from common.store.database_check import facts_of
     from common.store.people.ledger import list_commands
     from common.store.people.sealed_columns import has_encrypted_parameters
     from common.store.schema import REVISION, check
@@ -163,6 +166,7 @@ def _database(config: Config) -> Iterator[Finding]:
             answered = _clock.now()
         yield _ok("postgresql", place_of(url))
         yield _clock_finding(server - (asked + (answered - asked) / 2))
+        yield from _fitness(facts_of(made))
         found = check(made)
         if found == REVISION:
             yield _ok("schema", f"revision {found}")
@@ -200,6 +204,19 @@ def _database(config: Config) -> Iterator[Finding]:
         yield _failed("schema" if "schema" in detail else "postgresql", detail, cure)
     finally:
         made.dispose()
+
+
+def _fitness(facts: DatabaseFacts) -> Iterator[Finding]:
+    """Yield each reason why daemons can't use the database, or one finding that they can."""
+    faults = faults_of(facts)
+    for each in faults:
+        yield _failed("database", each.problem, each.cure)
+    if not faults:
+        yield _ok(
+            "database",
+            f"PostgreSQL {facts.version} with {facts.encoding}; the role {facts.role} has the"
+            " rights that it needs",
+        )
 
 
 def lost_tasks_finding(made: Engine) -> Finding:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from common.config import Config
 from common.store import schema
 from common.store.connect import Engine, place_of
+from common.store.database_check import refuse_unfit
 from common.store.reading import READER, reading_statements
 from common.store.schema import REVISION, FormerRules
 from operations.secret_keys import make_key_of_new
@@ -46,8 +47,12 @@ def bring_up(config: Config, engine: Engine) -> list[str]:
 
 
 def check_database(session: Session) -> DatabaseRevision:
-    """Return if the schema is that of this version; the session raises if it is another."""
-    _ = session.engine  # Connecting checks it.
+    """Return the revision if daemons can use the database. The session is unchecked.
+
+    Raises `ConfigurationError` for an unfit database, or for the schema of another version.
+    """
+    refuse_unfit(session.engine)
+    schema.check(session.engine)
     return DatabaseRevision(database=place_of(session.url))
 
 

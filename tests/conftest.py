@@ -73,7 +73,7 @@ class Databases:
 
         def make(template: str = "template1") -> str:
             name = f"test_{uuid.uuid4().hex[:16]}"
-            _administer(
+            administer(
                 self._postgres,
                 # Files are copied in less time than they are logged.
                 f'CREATE DATABASE {name} TEMPLATE "{template}" STRATEGY file_copy OWNER {OWNER}',
@@ -85,7 +85,7 @@ class Databases:
             yield make
         finally:
             for name in made:
-                _administer(self._postgres, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+                administer(self._postgres, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -154,8 +154,8 @@ def postgres(server_home: Path) -> Iterator[PostgresAddress]:
         address = server.start()
         if is_first:
             for setting in ("fsync", "full_page_writes", "synchronous_commit", "autovacuum"):
-                _administer(address, f"ALTER SYSTEM SET {setting} = off")
-            _administer(address, "SELECT pg_reload_conf()")
+                administer(address, f"ALTER SYSTEM SET {setting} = off")
+            administer(address, "SELECT pg_reload_conf()")
             _make_template(address)
         return address
 
@@ -217,15 +217,15 @@ def zk_root(zookeeper: ZookeeperAddress) -> ZookeeperRoot:
 
 def _make_template(postgres: PostgresAddress) -> None:
     # A worker that was through before the others began has stopped the server and left its own.
-    _administer(postgres, f"DROP DATABASE IF EXISTS {MIGRATED}")
-    _administer(postgres, f"CREATE DATABASE {MIGRATED} OWNER {OWNER}")
+    administer(postgres, f"DROP DATABASE IF EXISTS {MIGRATED}")
+    administer(postgres, f"CREATE DATABASE {MIGRATED} OWNER {OWNER}")
     migrated = engine(replace(postgres, dbname=MIGRATED).url)
     schema.upgrade(migrated, os_user="tester")
     # A database is copied only while nobody is connected to it.
     migrated.dispose()
 
 
-def _administer(postgres: PostgresAddress, statement: str) -> None:
+def administer(postgres: PostgresAddress, statement: str) -> None:
     connection = psycopg2.connect(postgres.seen_by(SUPERUSER).dsn)
     try:
         # Databases can't be made or dropped inside a transaction.

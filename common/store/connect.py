@@ -2,8 +2,8 @@
 
 Every failure of a connection is raised as one of two errors: `ServiceUnreachableError` (the server
 can't be reached, or the connection was lost: try again later) or `ConfigurationError` (the server
-refuses this user or database). No error of the engine carries the password or the values of a
-statement.
+refuses this user or database, or the user lacks a right). No error of the engine carries the
+password or the values of a statement.
 
 It never retries by itself: after a lost connection nobody knows whether a COMMIT was carried out,
 so `retrying` is for work whose repetition is harmless, which fenced and conditional writes are.
@@ -36,6 +36,21 @@ Result = TypeVar("Result")
 
 _DRIVER: Final = "postgresql+psycopg2"
 
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    "timezone": "UTC",
+    # A transaction left open by a stopped process (SIGSTOP, a frozen machine) gives its locks back;
+    # its owner, should it wake, finds the connection gone and its epoch passed.
+    "idle_in_transaction_session_timeout": "1min",
+    # Rows are few and statements many: compiling one costs more than it can ever save.
+    "jit": "off",
+    # Joins are written in the order in which they are best done; with many tables, trying all the
+    # others takes longer than the statement.
+    "join_collapse_limit": "1",
+    # To plan a prepared statement for each of its first values is what it is prepared against.
+    "plan_cache_mode": "force_generic_plan",
+}
+"""The settings of every session that have one value, as the server shows them."""
+
 # A day within what a `datetime` holds, so that it does in every time zone.
 EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
 LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
@@ -43,6 +58,20 @@ LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 _PASSING_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 # A prepared statement that is not there, or is there already.
 _PREPARED_STATES: Final = frozenset({"26000", "42P05"})
+# The server refuses a statement for a missing right. A trigger that refuses a change may have the
+# same state; this is the function of the server that a trigger's RAISE comes from.
+_NO_RIGHT: Final = "42501"
+_RAISED: Final = "exec_stmt_raise"
+POOLER_CURE: Final = (
+    "connect to PostgreSQL itself, or through a pooler that keeps one server connection for each"
+    " client (pool_mode = session of PgBouncer)"
+)
+CURES: Final[Mapping[str, str]] = {
+    "unsupported startup parameter": POOLER_CURE,
+    "statement pooling mode": POOLER_CURE,
+    "unrecognized configuration parameter": "use PostgreSQL 15 or newer",
+}
+"""Refusals of poolers and old servers, each with the fix."""
 # The server answered, and will answer the same next time: no such role, password or database.
 # A refused connection has no SQLSTATE in psycopg2, hence the words of libpq and the server.
 _REFUSALS: Final = (
@@ -59,6 +88,7 @@ _REFUSALS: Final = (
     "could not read certificate file",
     "could not load private key file",
     "has group or world access",
+    *CURES,
 )
 
 
@@ -183,6 +213,8 @@ def rows_alone(
             return [tuple(row) for row in db.exec_driver_sql(statement, dict(values))]
         made = DBAPIError.instance(None, None, error, psycopg2.Error, hide_parameters=True)
         _forget_values(error, made if isinstance(made, StatementError) else None)
+        if _lacks_right(error):
+            raise _named(error, db.engine.url) from None
         raise made from None
 
 
@@ -325,24 +357,16 @@ def _session(
 ) -> dict[str, Any]:
     """The settings of every session; settings in the URL itself take precedence."""
     settings = {
-        "timezone": "UTC",
+        **SESSION_SETTINGS,
         "statement_timeout": _milliseconds(statement_timeout),
         "lock_timeout": _milliseconds(lock_timeout),
-        # A transaction left open by a stopped process (SIGSTOP, a frozen machine) gives its locks
-        # back; its owner, should it wake, finds the connection gone and its epoch passed.
-        "idle_in_transaction_session_timeout": 60_000,
-        # Rows are few and statements many: compiling one costs more than it can ever save.
-        "jit": "off",
-        # Joins are written in the order in which they are best done; with many tables, trying all
-        # the others takes longer than the statement.
-        "join_collapse_limit": 1,
-        # To plan a prepared statement for each of its first values is what it is prepared against.
-        "plan_cache_mode": "force_generic_plan",
     }
     options = [f"-c {name}={value}" for name, value in settings.items()]
     arguments = {
         "application_name": f"{application_name}:{os.getpid()}",
         "connect_timeout": max(2, round(connect_timeout.total_seconds())),  # libpq's least is 2.
+        # PGCLIENTENCODING or a setting of the role could choose an encoding that lacks letters.
+        "client_encoding": "UTF8",
         # A host that vanished without a word is noticed in about half a minute.
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -375,6 +399,8 @@ def _translate_error(context: ExceptionContext) -> None:
     if lost or (context.connection is None and isinstance(error, psycopg2.OperationalError)):
         address = context.engine.url if context.engine is not None else None
         raise _named(error, address) from None
+    if _lacks_right(error):
+        raise _named(error, None if context.engine is None else context.engine.url) from None
 
 
 def _forget_values(error: psycopg2.Error, outer: StatementError | None) -> None:
@@ -408,6 +434,11 @@ def _is_lost(error: psycopg2.Error) -> bool:
     return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
 
 
+def _lacks_right(error: psycopg2.Error) -> bool:
+    """True if the server refused a statement because the role lacks a right."""
+    return error.pgcode == _NO_RIGHT and error.diag.source_function != _RAISED
+
+
 def _named(
     error: psycopg2.Error, address: URL | None
 ) -> ServiceUnreachableError | ConfigurationError:
@@ -415,6 +446,13 @@ def _named(
     words = " ".join(str(error).split()) or type(error).__name__
     if address is not None and address.password:
         words = words.replace(str(address.password), "***")
+    if _lacks_right(error):
+        return ConfigurationError(
+            f"PostgreSQL{place} refused a statement ({words}): `orcaflow db check` lists the rights"
+            " that the role lacks"
+        )
     if not _has_no_plan(error) and any(refusal in words for refusal in _REFUSALS):
-        return ConfigurationError(f"PostgreSQL{place} refused the connection: {words}")
+        cure = next((cure for refusal, cure in CURES.items() if refusal in words), None)
+        said = f": {words}" if cure is None else f" ({words}): {cure}"
+        return ConfigurationError(f"PostgreSQL{place} refused the connection{said}")
     return ServiceUnreachableError(f"PostgreSQL{place} can't be reached: {words}")

@@ -10,8 +10,8 @@ have a million rows when the plan is used. So it is made, and made again after a
 is switched off that reads whole tables; and the statement must not name the condition of an index
 that holds many rows besides its own. Such a plan is not the best for long lists, which are planned.
 
-The name of a prepared statement is a hash of its text and of a word of the process. Behind a pooler
-that shares server connections, no process can thus execute the text of another one.
+The name of a prepared statement is a hash of its text and of a random token of the process. Behind
+a pooler that shares server connections, a process can therefore not execute another's text.
 """
 
 from __future__ import annotations

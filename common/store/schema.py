@@ -40,6 +40,7 @@ from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.grants import GrantKind
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
+from common.store.database_check import refuse_unfit
 from common.store.reading import allow_reading, drop_views
 from common.store.tables.columns import among
 
@@ -341,6 +342,7 @@ def upgrade(
     tasks of a fresh installation. `former`: the rules of dates for what there is. Two upgrades at
     once are safe: the second waits, and finds nothing to do. Raises `SchemaBusyError` if a table is
     never free for `patience`; it is waited for a second at a time, so that daemons go on.
+    Raises `DatabaseUnfitError` for a database that Orcaflow can't use.
     """
     # Brings metrics with it, which commands that only check the schema have no use for.
     from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
@@ -365,6 +367,10 @@ def upgrade(
 def _upgrade(engine: Engine, os_user: str, former: FormerRules) -> list[str]:
     if not os_user:
         raise ConfigurationError("the operating-system user for the first tenant is not known")
+    with engine.connect() as db:
+        is_current = revision(db) == REVISION
+    if not is_current:
+        refuse_unfit(engine, upgrading=True)
     with engine.begin() as db:
         # The limits of the pool suit short statements; a migration may rightly take its time.
         db.execute(text("SET LOCAL lock_timeout = '60s'"))
@@ -416,7 +422,8 @@ def check(engine: Engine) -> str:
 
 
 def check_as_daemon(engine: Engine) -> None:
-    """Check the schema at the start of a daemon, and log if the daemon is behind it."""
+    """Check the database at the start of a daemon, and log if the daemon is behind its schema."""
+    refuse_unfit(engine)
     found = check(engine)
     if found != REVISION:
         log.warning(

@@ -44,14 +44,16 @@ def upgrade(form: FormatOption = Format.TABLE) -> None:
 
 @app.command(epilog="Example: orcaflow db check && echo fine")
 def check(form: FormatOption = Format.TABLE) -> None:
-    """Say whether the database has the schema of this version; exit code 78 if not.
+    """Check that daemons of this version can use the database; exit code 78 if not.
+
+    That is its version, encoding, settings, rights and schema, and the pooler before it, if any.
 
     Fields: revision, database.
     """
     from operations.database import check_database
     from operations.session import opened
 
-    with opened() as session:
+    with opened(checked=False) as session:
         found = check_database(session)
     if form is Format.JSON:
         print_json({"revision": found.revision, "database": found.database})
