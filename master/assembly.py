@@ -235,6 +235,8 @@ class Master:
             address=f"{config.host}:{config.port}",
             text=heartbeat_text,
             is_clean=self._is_clean,
+            # They found no trusted node until now, and rest.
+            joined=lambda: self.wakes.wake(*(loop.name for loop in self.loops)),
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
         )
 

@@ -27,6 +27,5 @@ class Identity:
 
     def trusted(self) -> Node | None:
         """Return the node if it may take new work now."""
-        if self._membership.standing() is Standing.TRUSTED:
-            return self._node
-        return None
+        node = self._node
+        return node if self._membership.standing_of(node) is Standing.TRUSTED else None

@@ -84,8 +84,12 @@ class ZookeeperMembership:
                     self._session.answer(client.delete_async(registration.path))
 
     def standing(self) -> Standing:
-        """Return this incarnation's standing: may it act?"""
+        """Return the standing of the incarnation registered last."""
         return self._session.standing()
+
+    def standing_of(self, node: Node | None) -> Standing:
+        """Return the standing of this node: may it act?"""
+        return self._session.standing_of(node)
 
     def present(self, node: Node) -> float | None:
         """Return when this incarnation surely stood; None if it is not the one registered last."""

@@ -60,7 +60,18 @@ class Membership(Protocol):
         ...
 
     def standing(self) -> Standing:
-        """Return this incarnation's standing: may it act?"""
+        """Return the standing of the incarnation registered last.
+
+        A loop that acts as a node checks `standing_of` that node: a daemon registers before it
+        takes over what its former incarnation holds.
+        """
+        ...
+
+    def standing_of(self, node: Node | None) -> Standing:
+        """Return the standing of this node: may it act?
+
+        LOST for None, and for any node but the incarnation registered last.
+        """
         ...
 
     def present(self, node: Node) -> float | None:

@@ -27,13 +27,12 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
-from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
 
 from common.clock import Clock
 from common.model.cluster import Node
+from common.registry.clients import end_client, end_session, make_client
 from common.registry.config import RegistryConfig
-from common.registry.connection import PollingHandler, reason_of, tls_options
+from common.registry.connection import PollingHandler, reason_of
 from common.registry.protocol import RegistryUnavailableError, Standing
 from common.registry.trust import TrustWindow
 
@@ -81,12 +80,16 @@ class Registration:
 
 
 class _Link:
-    """One ZooKeeper session: its client, what was negotiated, and what must be taken back in it."""
+    """One ZooKeeper session: its client, what was negotiated, and what must be taken back in it.
+
+    `key`: its number and its password, by which another connection can end it.
+    """
 
     def __init__(self, client: KazooClient, timeout: timedelta) -> None:
         self.client = client
         self.timeout = timeout
         self.trust = TrustWindow(timeout)
+        self.key: tuple[int, bytes] | None = None
         self.registration: Registration | None = None
         self.used = False
         self.over = False
@@ -125,7 +128,7 @@ class Session:
         with self._lock:
             self._link.trust.end()
         is_heard = self._link.client.connected
-        ending = _end(self._link.client)
+        ending = end_client(self._link.client)
         if is_heard:
             ending.join(_CLOSING_SECONDS)
 
@@ -279,6 +282,14 @@ class Session:
         with self._lock:
             return self._link.trust.standing(self._clock.monotonic())
 
+    def standing_of(self, node: Node | None) -> Standing:
+        """Return the standing of this node, which is LOST unless it was registered last."""
+        with self._lock:
+            registration = self._link.registration
+            if registration is None or registration.node != node:
+                return Standing.LOST
+            return self._link.trust.standing(self._clock.monotonic())
+
     def present(self, node: Node) -> float | None:
         """Return when this incarnation surely stood; None if it is not the one registered last."""
         with self._lock:
@@ -306,26 +317,16 @@ class Session:
 
     def _connect(self) -> _Link:
         config = self._config
-        user = config.digest
         timeout = config.session_timeout
-        longest_rest = min(1.0, timeout.total_seconds() / 10)
-        handler = PollingHandler(config.account)
-        client = KazooClient(
-            hosts=config.hosts,
-            timeout=timeout.total_seconds(),
-            auth_data=[("digest", user)] if user else None,
-            default_acl=CREATOR_ALL_ACL if user else None,
-            handler=handler,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=longest_rest),
-            **tls_options(config.tls),
-        )
+        client = make_client(config)
+        handler: PollingHandler = client.handler
         link = _Link(client, timeout)
         self._note_negotiation(link)
         client.add_listener(partial(self._on_connection_change, link))
         patience = config.connection_timeout.total_seconds()
         client.start_async().wait(patience)
         if not client.connected:
-            _end(client)
+            end_client(client)
             because = f": {handler.trouble}" if handler.trouble else ""
             raise self.unavailable(f"no session within {patience:g} s{because}")
         if link.timeout != timeout:
@@ -354,6 +355,7 @@ class Session:
             answer = invoke(timeout, request, xid)
             if isinstance(request, Connect) and answer[0].time_out > 0:
                 with self._lock:
+                    link.key = answer[0].session_id, answer[0].passwd
                     link.timeout = timedelta(milliseconds=answer[0].time_out)
                     link.trust.negotiate(link.timeout)
                     link.trust.contact(sent)
@@ -387,7 +389,7 @@ class Session:
             registration = link.registration
             if registration is None or registration.node != node:
                 raise self.unavailable(f"{node.address} is not registered in this session")
-            if self.standing() is Standing.LOST:
+            if self.standing_of(node) is Standing.LOST:
                 raise self.unavailable(f"{node.address} has lost its session")
         return link
 
@@ -399,7 +401,11 @@ class Session:
             former.trust.end()
             for watch in self._watches:
                 watch.armed = False
-        _end(former.client)
+        end_client(former.client)
+        if former.key is not None:
+            # Places in line and claims of the former session would hold others up until it expires.
+            # The former connection may be broken, but ZooKeeper has answered a new one.
+            end_session(self._config, former.key, patience=former.timeout)
         self._wake.set()
 
     def _repair(self, link: _Link, name: str, repair: Repair) -> None:
@@ -560,20 +566,3 @@ def session_id(client: KazooClient) -> int | None:
     """The number that ephemeral znodes of this session carry; None while it isn't connected."""
     identity = client.client_id
     return None if identity is None else int(identity[0])
-
-
-def _end(client: KazooClient) -> threading.Thread:
-    """Close a client; kazoo waits for connection attempts to give up, so nobody else should."""
-    ending = threading.Thread(target=_close, args=(client,), name="registry-end", daemon=True)
-    ending.start()
-    return ending
-
-
-def _close(client: KazooClient) -> None:
-    try:
-        client.stop()
-        client.close()
-    except (KazooException, KazooTimeoutError, OSError, AttributeError) as error:
-        # kazoo stumbles over its own sockets when it is closed while it connects. The server ends
-        # the session by itself when it stays silent.
-        log.debug("session could not be closed", extra={"reason": reason_of(error)})

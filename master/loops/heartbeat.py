@@ -33,15 +33,18 @@ class HeartbeatLoop:
         address: str,
         text: Callable[[], str],
         is_clean: Callable[[Node], bool],
+        joined: Callable[[], None] = lambda: None,
         interval: timedelta = timedelta(seconds=10),
         check_interval: timedelta = timedelta(seconds=1),
     ) -> None:
+        """`joined` is called each time that this master has become another incarnation."""
         self._membership = membership
         self._identity = identity
         self._runs = runs
         self._address = address
         self._text = text
         self._is_clean = is_clean
+        self._joined = joined
         self._passes = max(1, round(interval / check_interval))
         self._check_interval = check_interval
         self._passed = 0
@@ -65,7 +68,7 @@ class HeartbeatLoop:
     def _check_standing(self) -> None:
         if self._identity.node is None:
             self.join()
-        elif self._membership.standing() is Standing.LOST:
+        elif self._membership.standing_of(self._identity.node) is Standing.LOST:
             log.error("session was lost; this incarnation is over")
             self._identity.become(None)
             self._runs.forget_all()
@@ -90,3 +93,4 @@ class HeartbeatLoop:
         self._passed = 0
         log.info("joined", extra={"address": node.address, "incarnation": node.incarnation})
         self._runs.check_tables()
+        self._joined()

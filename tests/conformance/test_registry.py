@@ -83,6 +83,17 @@ def test_an_address_of_a_live_process_is_refused(server: Server) -> None:
         server.daemon().membership.join(NodeKind.WORKER, HERE, text())
 
 
+def test_a_standing_belongs_to_one_node(server: Server) -> None:
+    daemon, former = a_worker(server)
+    assert daemon.membership.standing_of(former) is Standing.TRUSTED
+    assert daemon.membership.standing_of(None) is Standing.LOST
+    node = daemon.membership.join(NodeKind.WORKER, HERE, text())
+    assert daemon.membership.standing_of(former) is Standing.LOST
+    assert daemon.membership.standing_of(node) is Standing.TRUSTED
+    daemon.membership.leave()
+    assert daemon.membership.standing_of(node) is Standing.LOST
+
+
 def test_joining_again_makes_a_new_incarnation(server: Server) -> None:
     daemon, former = a_worker(server)
     node = daemon.membership.join(NodeKind.WORKER, HERE, text())

@@ -494,6 +494,63 @@ def _can_hold(registry: Registry) -> bool:
         return held
 
 
+def test_what_a_daemon_held_in_its_former_session_is_free_when_it_is_back(
+    proxy: Proxy, a_registry: Callable[..., Registry]
+) -> None:
+    clock = HandClock()
+    daemon, other = a_registry(via=proxy.start(), clock=clock), a_registry()
+    node = join(daemon)
+    other.task_queue.offer([ENTRY])
+    assert daemon.task_queue.claim([ENTRY], node) == (ENTRY,)
+    with daemon.mutex.hold("masters", timeout=TIMEOUT) as held:
+        assert held
+        # The daemon's connection gets no answer until the session is over.
+        proxy.not_passed_on = 1
+        proxy.hang_up()
+        until(lambda: proxy.not_passed_on == 0)
+    clock.move(timeouts=0.67)
+    until(lambda: daemon.membership.standing() is Standing.LOST)
+    assert not _can_hold(other)
+    join(daemon)
+    # Far sooner than ZooKeeper would expire the former session.
+    with other.mutex.hold("masters", timeout=TIMEOUT / 4) as held:
+        assert held
+    until(lambda: other.task_queue.claimed() == frozenset())
+
+
+def test_a_place_in_line_of_a_former_session_keeps_nobody_waiting(
+    proxy: Proxy, a_registry: Callable[..., Registry]
+) -> None:
+    clock = HandClock()
+    daemon, other = a_registry(via=proxy.start(), clock=clock), a_registry()
+    join(daemon)
+
+    def queue_up() -> None:
+        with daemon.mutex.hold("masters", timeout=TIMEOUT):
+            pass
+
+    with ThreadPoolExecutor(1) as pool, other.mutex.hold("masters", timeout=TIMEOUT) as held:
+        assert held
+        waiting = pool.submit(queue_up)
+        until(lambda: _places(other) == 2)
+        proxy.not_passed_on = 1
+        proxy.hang_up()
+        assert isinstance(waiting.exception(), RegistryUnavailableError)
+        until(lambda: proxy.not_passed_on == 0)
+        clock.move(timeouts=0.67)
+        until(lambda: daemon.membership.standing() is Standing.LOST)
+        assert _places(other) == 2
+    join(daemon)
+    with daemon.mutex.hold("masters", timeout=TIMEOUT / 4) as held:
+        assert held
+
+
+def _places(registry: Registry) -> int:
+    session = registry._session
+    with session.asking() as client:
+        return len(client.get_children(session.path("lock", "masters")))
+
+
 def test_those_who_wait_for_the_mutex_get_it_in_turn(zk_root: ZookeeperRoot) -> None:
     config = RegistryConfig(hosts=zk_root.hosts, root=zk_root.root)
     registries = [connect(config, clock=SystemClock()) for _ in range(4)]

@@ -442,6 +442,12 @@ class MemoryMembership:
     def standing(self) -> Standing:
         return self._registry.standing()
 
+    def standing_of(self, node: Node | None) -> Standing:
+        registration = self._registry.registration
+        if registration is None or registration.node != node:
+            return Standing.LOST
+        return self._registry.standing()
+
     def present(self, node: Node) -> float | None:
         return self._registry.present(node)
 

@@ -100,7 +100,7 @@ class HeartbeatLoop:
 
     def _check_standing(self, now: float) -> None:
         self._read_mode(now)
-        if self._membership.standing() is Standing.LOST or self._identity.node is None:
+        if self._membership.standing_of(self._identity.node) is Standing.LOST:
             if not self._is_cut_off:
                 self._is_cut_off = True
                 left = len(self._attempts.running())
@@ -171,7 +171,7 @@ class HeartbeatLoop:
 
     def _incarnation(self) -> Node:
         """Return the incarnation that an unfinished pass has joined as, or a new one."""
-        if self._joined is None or self._membership.standing() is Standing.LOST:
+        if self._joined is None or self._membership.standing_of(self._joined) is Standing.LOST:
             self._joined = self._join()
         return self._joined
 

@@ -71,7 +71,7 @@ class KillLoop:
         `ServiceUnreachableError` passes through; the next pass finds the same again.
         """
         node = self._node()
-        if node is None or self._membership.standing() is Standing.LOST:
+        if node is None or self._membership.standing_of(node) is Standing.LOST:
             return self._idle
         now = self._clock.monotonic()
         if node != self._compared_as:

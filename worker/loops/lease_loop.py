@@ -80,4 +80,4 @@ class LeaseLoop:
             return False
         # Nobody missed it then, and whoever misses it later has to mark the attempts first.
         self._lease.renew(seen)
-        return self._membership.standing() is not Standing.LOST
+        return self._membership.standing_of(node) is not Standing.LOST

@@ -71,12 +71,7 @@ class LookLoop:
         return _LOOK_INTERVAL
 
     def _is_trusted(self) -> bool:
-        node = self._node()
-        return (
-            node is not None
-            and self._membership.present(node) is not None
-            and self._membership.standing() is Standing.TRUSTED
-        )
+        return self._membership.standing_of(self._node()) is Standing.TRUSTED
 
     def _look(self, running: list[int]) -> None:
         sent = self._clock.monotonic()
