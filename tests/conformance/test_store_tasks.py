@@ -245,6 +245,41 @@ def test_a_restarted_worker_adopts_what_its_former_self_left_running(db: Tables)
     assert end(db, an_end(a), node=RESTARTED) == {a}
 
 
+def test_a_claim_that_was_never_started_is_handed_back_to_all_workers(db: Tables) -> None:
+    a, b, held = submit(db, a_run(db), "a", "b", "held")
+    before = the_task(db, a)
+    claim(db, [a, b])
+    claim(db, [held], node=OTHER_WORKER)
+    # A take-over has come in between.
+    assert db.tasks.adopt(RESTARTED, [b]) == {b}
+    claims = {a: NOON, b: NOON, held: NOON, 2**70: NOON}
+    assert db.tasks.hand_back([WORKER, RESTARTED], claims) == {a, b}
+    assert the_task(db, a) == before
+    assert the_task(db, b)["state"] == TaskState.SUBMITTED
+    assert db.tasks.running(OTHER_WORKER) == {held: False}
+    assert db.tasks.hand_back([WORKER, RESTARTED], claims) == frozenset()
+    assert db.tasks.hand_back([WORKER], {}) == frozenset()
+    assert claim(db, [a, b], node=OTHER_WORKER) == [a, b]
+
+
+def test_only_the_claim_that_was_given_up_is_handed_back(db: Tables) -> None:
+    owned = a_run(db)
+    again, started, killed, ended, foreign = submit(
+        db, owned, "again", "started", "killed", "ended", "foreign"
+    )
+    ids = [again, started, killed, ended, foreign]
+    claim(db, ids)
+    db.tasks.hand_back([WORKER], {again: NOON})
+    db.tasks.claim(WORKER, [again], folders=FOLDERS, now=LATER)
+    db.tasks.started(WORKER, {started: (77, 1.5)})
+    save(db, owned, kill("killed"))
+    end(db, an_end(ended))
+    db.tasks.adopt(RESTARTED, [foreign])
+    rows = [the_task(db, each) for each in ids]
+    assert db.tasks.hand_back([WORKER], dict.fromkeys(ids, NOON)) == frozenset()
+    assert [the_task(db, each) for each in ids] == rows
+
+
 # The inputs and outputs of an attempt
 
 

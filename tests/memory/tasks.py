@@ -224,6 +224,32 @@ class MemoryTaskStore(TaskStore):
     def _adopt(self, tx: Transaction, node: Node, task_id: int) -> None:
         tx.update(self._db.tasks, task_id, worker_incarnation=node.incarnation, lost_at=None)
 
+    def hand_back(self, nodes: Collection[Node], claims: Mapping[int, datetime]) -> frozenset[int]:
+        handed_back = []
+        with self._db.transaction("hand_back") as tx:
+            for task_id in sorted(claims):
+                task = self._db.tasks.get(task_id)
+                if (
+                    task is not None
+                    and any(self._holds(task, node) for node in nodes)
+                    and task.start_time == claims[task_id]
+                    and task.wanted_state is None
+                    and task.pid is None
+                ):
+                    tx.update(
+                        self._db.tasks,
+                        task_id,
+                        state=int(TaskState.SUBMITTED),
+                        host=None,
+                        worker_incarnation=None,
+                        start_time=task.submit_time,
+                        execute_path=None,
+                        log_path=None,
+                        lost_at=None,
+                    )
+                    handed_back.append(task_id)
+        return frozenset(handed_back)
+
     def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
         self._db.read_hook("kept")
         found = {}

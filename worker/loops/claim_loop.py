@@ -4,10 +4,11 @@ A claim is made twice: in the registry, so that workers don't run after the same
 row, which alone decides: afterwards, or at the same time as long as no other worker has taken
 anything from under this one; then the entry is taken without a claim. What a call that failed may
 have done is never guessed: the entries are remembered and looked at again in the tables before any
-other is claimed, so that an attempt whose row says that it is ours is either started or reported,
-never forgotten. Attempts that need data sources, an environment, or what former runs have measured,
-are *awaiting inputs* from their claim until that has been read; nothing else is claimed before
-that. No threads and no time of its own: a service or a simulator calls `run_once`.
+other is claimed, so that an attempt whose row says that it is ours is started, reported or handed
+back (`worker.loops.given_up`), never forgotten. Attempts that need data sources, an environment, or
+what former runs have measured, are *awaiting inputs* from their claim until that has been read;
+nothing else is claimed before that. No threads and no time of its own: a service or a simulator
+calls `run_once`.
 
 A *hint* names attempts that a master has submitted this moment. If nothing else waits, their rows
 are claimed before their entries are seen, which are then only taken out of the queue.
@@ -24,7 +25,7 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from common.clock import Clock
 from common.errors import ServiceUnreachableError
@@ -37,6 +38,7 @@ from worker.attempts import Attempts, Ended
 from worker.launching.base import environment_code
 from worker.launching.datasource import datasource_ids
 from worker.loops.gathering import gathering_seconds
+from worker.loops.given_up import GivenUpClaims
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +123,15 @@ class ClaimLoop:
         self._unsure: tuple[QueueEntry, ...] = ()
         self._unsure_node: Node | None = None
         self._unsure_hinted = False
+        # None until the rows are queried.
+        self._unsure_claimed_at: datetime | None = None
+        self._given_up = GivenUpClaims(store=store, queue=queue, node=node)
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
         self._tidy_by = math.inf
         self._awaiting_inputs: tuple[ClaimedTask, ...] = ()
         self._awaiting_inputs_node: Node | None = None
+        self._awaiting_inputs_entries: dict[int, QueueEntry] = {}
         self._is_short_of_room = True
         self._claimed_at = -math.inf
         # Filled by another thread.
@@ -144,9 +150,16 @@ class ClaimLoop:
         """
         # Before anything is looked at: an end that comes during the pass has another one made.
         self._is_short_of_room = True
+        # This queries the tables only, so it works without a session.
+        is_handed_back = self._given_up.hand_back_rows()
         node = self._node()
-        if node is None or self._membership.standing() is not Standing.TRUSTED:
+        is_trusted = self._membership.standing_of(node) is Standing.TRUSTED
+        if node is None or not is_trusted or not is_handed_back:
             return self._idle
+        if self._given_up.has_entries:
+            # First the claims in the registry, which hide the entries.
+            self.tidy()
+            self._given_up.put_entries_back()
         if len(self._claimed) >= _KEPT_AT_MOST or self._clock.monotonic() >= self._tidy_by:
             self.tidy()
         if self._unsure:
@@ -228,7 +241,7 @@ class ClaimLoop:
         if not entries:
             return ()
         claimed = self._claim_rows(node, entries)
-        self._begin(node, claimed)
+        self._begin(node, entries, claimed)
         self._unsure = ()
         self._claimed += claimed
         self._claimed_at = self._clock.monotonic()
@@ -305,10 +318,11 @@ class ClaimLoop:
 
     def claiming(self) -> frozenset[int]:
         """Attempts whose claim is under way, or whose answer was lost."""
-        # Called from another thread: each tuple is looked at once. Those awaiting inputs come last,
-        # for an attempt moves from the unsure to them.
+        # Called from another thread: each collection is read once. An attempt moves from the unsure
+        # to those awaiting inputs, and from both to the unstarted, so they are read in this order.
         unsure = [entry.task_instance_id for entry in self._unsure]
-        return frozenset(unsure).union(task.id for task in self._awaiting_inputs)
+        awaiting = [task.id for task in self._awaiting_inputs]
+        return frozenset(unsure).union(awaiting, self._given_up.ids())
 
     def _entries_changed(self) -> None:
         """Called on the registry's thread."""
@@ -375,11 +389,12 @@ class ClaimLoop:
         return tuple(found)
 
     def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:
+        self._unsure_claimed_at = now = self._clock.now()
         claimed = self._store.claim(
             node,
             [entry.task_instance_id for entry in entries],
             folders=self._folders,
-            now=self._clock.now(),
+            now=now,
             hinted=self._unsure_hinted,
             is_reserved=self._is_reserved,
         )
@@ -388,10 +403,15 @@ class ClaimLoop:
             self._lately.popitem(last=False)
         return claimed
 
-    def _begin(self, node: Node, claimed: tuple[ClaimedTask, ...]) -> None:
-        if self._node() != node or self._membership.standing() is Standing.LOST:
+    def _begin(
+        self, node: Node, entries: Iterable[QueueEntry], claimed: tuple[ClaimedTask, ...]
+    ) -> None:
+        if not claimed:
+            return
+        entry_of = {entry.task_instance_id: entry for entry in entries}
+        if not self._may_start_as(node):
             # The answer took so long that the rows may have been given to others meanwhile.
-            log.warning("claims given up with the session", extra={"attempts": len(claimed)})
+            self._give_up([entry_of[task.id] for task in claimed], node, claimed[0].start_time)
             return
         awaiting_inputs = tuple(
             task
@@ -403,6 +423,9 @@ class ClaimLoop:
         if awaiting_inputs:
             self._awaiting_inputs += awaiting_inputs
             self._awaiting_inputs_node = node
+            self._awaiting_inputs_entries |= {
+                task.id: entry_of[task.id] for task in awaiting_inputs
+            }
         for task in claimed:
             if task not in awaiting_inputs:
                 self._attempts.start(task)
@@ -431,7 +454,7 @@ class ClaimLoop:
             environments = self._store.environments(named) if named else {}
             compared = [task.id for task in awaiting_inputs if _wants_former_values(task)]
             former = self._store.former_quality(compared) if compared else {}
-            if self._node() == node and self._membership.standing() is not Standing.LOST:
+            if self._may_start_as(node):
                 for task in awaiting_inputs:
                     sources = tuple(found[each] for each in sources_of[task.id] if each in found)
                     first = sources[0] if sources else None
@@ -445,23 +468,41 @@ class ClaimLoop:
                         )
                     )
                 self._awaiting_inputs = ()
+                self._awaiting_inputs_entries = {}
                 return
-        # Whatever that incarnation held is failed over with it.
-        log.warning("claims given up with the session", extra={"attempts": len(awaiting_inputs)})
+        claimant = self._awaiting_inputs_node or node
+        for task in awaiting_inputs:
+            self._give_up([self._awaiting_inputs_entries[task.id]], claimant, task.start_time)
         self._awaiting_inputs = ()
+        self._awaiting_inputs_entries = {}
+
+    def _may_start_as(self, node: Node) -> bool:
+        """Return True if what `node` has claimed may be started."""
+        is_lost = self._membership.standing_of(node) is Standing.LOST
+        return not is_lost and self._node() == node
+
+    def _give_up(
+        self, entries: Sequence[QueueEntry], node: Node, claimed_at: datetime | None
+    ) -> None:
+        """Have claims handed back at the next pass; none of these attempts was started."""
+        self._given_up.add(entries, node, claimed_at)
+        for entry in entries:
+            # Its entry will not be a late one.
+            self._lately.pop(entry.task_instance_id, None)
 
     def _resolve(self, node: Node) -> None:
         """Find out what became of the claims whose answer was lost."""
         entries = self._unsure
-        if self._unsure_node != node:
-            # Whatever that incarnation held is failed over with it.
+        former = self._unsure_node
+        if former is not None and former != node:
+            self._give_up(entries, former, self._unsure_claimed_at)
             self._settle(entries)
             return
         held = self._store.running(node)
         claimed = self._claim_rows(
             node, tuple(entry for entry in entries if entry.task_instance_id not in held)
         )
-        self._begin(node, claimed)
+        self._begin(node, entries, claimed)
         for entry in entries:
             if entry.task_instance_id in held:
                 self._report_unstarted(entry.task_instance_id, killed=held[entry.task_instance_id])
@@ -484,6 +525,7 @@ class ClaimLoop:
         self._unsure = entries
         self._unsure_node = node
         self._unsure_hinted = hinted
+        self._unsure_claimed_at = None
 
     def _settle(self, entries: tuple[QueueEntry, ...]) -> None:
         """The rows have answered: the claims in the registry have done their part."""

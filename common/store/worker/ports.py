@@ -253,6 +253,16 @@ class TaskStore(Protocol):
         """Adopt all running attempts of former incarnations at this address; return their ids."""
         ...
 
+    def hand_back(self, nodes: Collection[Node], claims: Mapping[int, datetime]) -> frozenset[int]:
+        """RUNNING → SUBMITTED for attempts that were claimed and never started; return their ids.
+
+        `claims`: the time of each claim, by task instance id. `nodes`: the incarnations at one
+        address that may hold them. A later claim of the same attempt is left alone, so a repeated
+        call does no harm. Left out too: an attempt that ended, has another holder, is wanted
+        killed, or has a process.
+        """
+        ...
+
     def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
         """Return those of these attempts that run at this address, under any incarnation.
 

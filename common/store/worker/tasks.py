@@ -70,6 +70,7 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
+from common.store.worker.given_up import hand_back
 from common.store.worker.granted import (
     GROUP_OF_ATTEMPT,
     datasources,
@@ -477,6 +478,9 @@ class PostgresTaskStore(TaskStore):
     def take_over(self, node: Node) -> frozenset[int]:
         with transaction(self._engine) as db:
             return frozenset(db.scalars(_TAKE_OVER, _holder(node)))
+
+    def hand_back(self, nodes: Collection[Node], claims: Mapping[int, datetime]) -> frozenset[int]:
+        return hand_back(self._engine, nodes, claims)
 
     def kept(self, address: str, task_instance_ids: Collection[int]) -> dict[int, Kept]:
         ids = possible_ids(task_instance_ids)

@@ -201,6 +201,17 @@ def test_a_claim_at_the_last_moment_wins(here: Engine) -> None:
     assert failures(here) == {}
 
 
+def test_an_attempt_that_its_worker_hands_back_is_still_that_worker_s(here: Engine) -> None:
+    task_id = asking(here, a_run(here))
+    assign(here, one=1)
+    claim(here, WORKER, [task_id])
+    claimed_at = attempt(here, task_id).start_time
+    assert PostgresTaskStore(here).hand_back([WORKER], {task_id: claimed_at}) == {task_id}
+    row = attempt(here, task_id)
+    assert (row.state, row.host, row.worker_incarnation) == (TaskState.SUBMITTED, ONE, None)
+    assert claim(here, WORKER, [task_id]) == [task_id]
+
+
 def test_a_lost_worker_s_attempt_waits_until_another_is_there(here: Engine) -> None:
     task_id = asking(here, a_run(here))
     assign(here, one=1)

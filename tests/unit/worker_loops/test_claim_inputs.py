@@ -135,7 +135,7 @@ def test_while_a_data_source_is_looked_for_nothing_else_is_claimed(
     assert place.attempts.started == []
 
 
-def test_an_attempt_awaiting_inputs_of_a_lost_session_is_not_started(
+def test_an_attempt_awaiting_inputs_of_a_lost_session_is_handed_back_and_started_later(
     place: Place, deaf: Callable[[bool], None]
 ) -> None:
     place.join()
@@ -148,8 +148,8 @@ def test_an_attempt_awaiting_inputs_of_a_lost_session_is_not_started(
     deaf(False)
     place.worker.claims.run_once()
     assert place.attempts.started == []
-    assert place.worker.claims.claiming() == frozenset()
-    assert place.state(task) is TaskState.RUNNING
+    assert place.claim() == [task]
+    assert place.store.running(place.node) == {task: False}
 
 
 def test_a_task_is_started_with_the_environment_that_it_names_else_with_its_run_s(

@@ -390,18 +390,3 @@ def test_a_claim_whose_answer_was_lost_is_given_back_unstarted(place: Place) -> 
     assert place.attempts.started == []
     assert place.state(task) is TaskState.NEED_FAULT_TOLERANCE
     assert place.worker.claims.claiming() == frozenset()
-
-
-def test_a_claim_that_is_answered_after_the_session_was_lost_is_not_started(place: Place) -> None:
-    place.join()
-    task = place.submit()
-
-    def lose_session(name: str, moment: Literal["before", "after"]) -> None:
-        if (name, moment) == ("claim", "after"):
-            place.zookeeper.expire(place.registry)
-            place.pass_time(1)
-
-    place.database.commit_hook = lose_session
-    place.worker.claims.run_once()
-    assert place.state(task) is TaskState.RUNNING
-    assert place.attempts.started == []
