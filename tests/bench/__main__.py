@@ -51,7 +51,7 @@ from tests.bench.front import console, logs, resting, watched
 from tests.bench.front import history as front_history
 from tests.bench.scale import history, members, waiting
 from tests.bench.stage import Stage, standing
-from tests.bench.strains import burst, delayed, full_volume, lost, loud, soak
+from tests.bench.strains import burst, delayed, full_volume, lost, loud, returns, soak
 
 _RUNS = 5
 
@@ -119,6 +119,7 @@ STRAINS: Mapping[str, Callable[[int], list[Figure]]] = {
     "burst": burst.measure,
     "delayed": delayed.measure,
     "lost": lost.measure,
+    "returns": returns.measure,
     "loud": loud.measure,
     "full_volume": full_volume.measure,
     "soak": soak.measure,
