@@ -185,6 +185,10 @@ class Place:
     def submit_complement(self, count: int) -> list[int]:
         return [self.submit(complement=True) for _ in range(count)]
 
+    def hint(self, *tasks: int, priority: int = 2) -> None:
+        """Hint at attempts, as a master does."""
+        self.worker.claims.hinted([self.entry(task, priority=priority) for task in tasks])
+
     def claim(self) -> list[int]:
         """Let the worker claim until it rests; return all attempts started since its start."""
         while self.worker.claims.run_once() < timedelta(seconds=1):

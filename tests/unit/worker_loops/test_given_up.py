@@ -12,7 +12,6 @@ from common.model.cluster import NodeKind
 from common.model.states import TaskState
 from common.registry.protocol import Standing
 from tests.unit.worker_loops.place import ADDRESS, Place
-from tests.unit.worker_loops.test_hints import hint
 
 
 def lose_session(place: Place) -> None:
@@ -56,7 +55,7 @@ def test_nothing_is_claimed_between_the_registration_and_the_take_over(place: Pl
         if name != "running" or membership.standing() is not Standing.TRUSTED or standings:
             return
         standings.extend((membership.standing(), membership.standing_of(former)))
-        hint(place, task)
+        place.hint(task)
         place.worker.claims.run_once()
 
     place.database.read_hook = between
@@ -76,7 +75,7 @@ def test_a_claim_that_outlived_its_session_is_handed_back_and_made_again(
     place.claim()
     if hinted:
         task = place.row()
-        hint(place, task)
+        place.hint(task)
     else:
         task = place.submit()
     after_the_claim(place, lambda: lose_session(place))
@@ -98,7 +97,7 @@ def test_a_claim_behind_a_take_over_is_handed_back(place: Place) -> None:
     place.claim()
     former = place.node
     task = place.row()
-    hint(place, task)
+    place.hint(task)
     # The whole return comes between the commit of the claim and its answer.
     begin = place.store.claim
 

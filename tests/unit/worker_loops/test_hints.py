@@ -16,15 +16,11 @@ from tests.unit.worker_loops.place import Place
 from worker.loops.hint_loop import HintLoop
 
 
-def hint(place: Place, *tasks: int, priority: int = 2) -> None:
-    place.worker.claims.hinted([place.entry(task, priority=priority) for task in tasks])
-
-
 def test_an_attempt_is_claimed_before_its_entry_is_there_and_started_once(place: Place) -> None:
     place.join()
     place.claim()
     task = place.row()
-    hint(place, task)
+    place.hint(task)
     place.worker.claims.run_once()
     assert place.attempts.started == [task]
     assert place.state(task) is TaskState.RUNNING
@@ -42,7 +38,7 @@ def test_hints_that_follow_each_other_do_not_keep_others_waiting(place: Place) -
     place.claim()
     bound_to_queue = place.submit()
     for _ in range(3):
-        hint(place, place.row())
+        place.hint(place.row())
         rest = place.worker.claims.run_once()
         place.attempts.end(place.attempts.started[-1])
         place.pass_time(min(rest.total_seconds(), 0.005))
@@ -55,9 +51,9 @@ def test_what_waits_for_a_scarce_slot_goes_before_what_is_hinted_at() -> None:
     place.join()
     place.claim()
     waiting, hinted = place.submit(), place.row()
-    hint(place, hinted)
+    place.hint(hinted)
     assert place.claim() == [waiting]
-    hint(place, hinted)
+    place.hint(hinted)
     assert place.claim() == [waiting]
 
 
@@ -65,7 +61,7 @@ def test_a_hint_of_an_attempt_that_another_worker_has_changes_nothing(place: Pla
     place.join()
     place.claim()
     task = place.row(state=int(TaskState.RUNNING), host="w:2", worker_incarnation=5)
-    hint(place, task)
+    place.hint(task)
     place.worker.claims.run_once()
     assert place.attempts.started == []
     assert place.worker.claims.claiming() == frozenset()
@@ -76,7 +72,7 @@ def test_a_late_hint_does_not_end_the_attempt_that_runs(place: Place) -> None:
     task = place.submit()
     assert place.claim() == [task]
     place.attempts.end(task)
-    hint(place, task)
+    place.hint(task)
     # Were its row asked for, and the answer lost, it would be taken for one that never started.
     place.no_answer("claim", "before")
     place.worker.claims.run_once()
@@ -88,7 +84,7 @@ def test_a_claim_by_a_hint_whose_answer_was_lost_is_given_back_unstarted(place: 
     place.join()
     place.claim()
     task = place.row()
-    hint(place, task)
+    place.hint(task)
     place.no_answer("claim", "after")
     with pytest.raises(ServiceUnreachableError):
         place.worker.claims.run_once()
@@ -105,7 +101,7 @@ def test_a_worker_without_trust_follows_no_hint(place: Place) -> None:
     place.registry.cut_off()
     place.pass_time(60)
     task = place.row()
-    hint(place, task)
+    place.hint(task)
     place.worker.claims.run_once()
     assert place.state(task) is TaskState.SUBMITTED
 
