@@ -80,6 +80,23 @@ def test_an_expression_is_a_tree_by_the_rank_of_its_operators(text: str, tree: s
         ("(" * (MAX_DEPTH + 2) + "a", "nested more than"),
         ("-" * (MAX_DEPTH + 2) + "a", "nested more than"),
         ("a" * (MAX_LENGTH + 1), "longer than"),
+        ("cast(a, 'DATE')", "cast knows the types LONG, DOUBLE, FLOAT, STRING, not 'DATE'"),
+        ("cast(a, b)", "cast needs argument 2 as a text in quotes"),
+        ("round(1, a)", "round needs argument 2 as a number"),
+        ("round(1, '2')", "round needs argument 2 as a number"),
+        ("json_value(a, b)", "json_value needs argument 2 as a text in quotes"),
+        ("timestamp_floor(a, 'never')", "timestamp_floor can't use the period 'never'"),
+        ("timestamp_ceil(a, 1)", "timestamp_ceil needs argument 2 as a text"),
+        ("timestamp_shift(a, 'P', 1)", "timestamp_shift can't use the period 'P'"),
+        ("timestamp_extract(a, 'AGE')", "timestamp_extract knows the units EPOCH, SECOND"),
+        ("timestamp_parse(a, b)", "timestamp_parse needs argument 2 as a text in quotes"),
+        ("timestamp_parse(a, 'yyyyTMM')", "'yyyyTMM': the letter T means nothing"),
+        ("timestamp(a, 'yyyy-ww')", "write xxxx in place of the year"),
+        (
+            "timestamp_format(a, 'yyyy q')",
+            "timestamp_format can't use the pattern 'yyyy q': the letter q",
+        ),
+        ("if(a, timestamp_format(b, ''), 1)", "an empty pattern"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
@@ -88,14 +105,32 @@ def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
     assert mistake in str(caught.value)
 
 
+CONSTANTS = {
+    "cast": "'LONG'",
+    "round": "-2",
+    "json_value": "'$.a'",
+    "timestamp_extract": "'YEAR'",
+    **dict.fromkeys(("timestamp_floor", "timestamp_ceil", "timestamp_shift"), "'P1D'"),
+    **dict.fromkeys(("timestamp", "timestamp_parse", "timestamp_format"), "'yyyy'"),
+}
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_a_function_takes_its_numbers_of_arguments_and_no_others(name: str) -> None:
     least, most = FUNCTIONS[name]
+    second = CONSTANTS.get(name, "a")
     for count in (least, most):
-        assert read_expression(f"{name}({','.join('a' * count)})")
+        assert read_expression(called(name, count, second))
     for count in (least - 1, most + 1):
         with pytest.raises(ExpressionTextError):
-            read_expression(f"{name}({','.join('a' * count)})")
+            read_expression(called(name, count, second))
+
+
+def called(name: str, count: int, second: str) -> str:
+    arguments = ["a"] * count
+    if count > 1:
+        arguments[1] = second
+    return f"{name}({','.join(arguments)})"
 
 
 def test_a_long_chain_of_operators_is_refused_before_anything_walks_it() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from common.errors import InvalidSpecError
 from common.model.streams.fields import Fields, Findings
-from common.model.streams.formats import spark_pattern
 from common.model.streams.periods import PeriodError, read_duration, read_granularity
 from common.model.streams.reading import MAX_TEXT, read_spec
 from common.model.streams.schema import fault_of_dataset
@@ -57,7 +56,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{SCHEMA}.dataSource", 5, "must be a text, not 5"),
     (f"{SCHEMA}.timestampSpec", [], "must be an object, not a list"),
     (f"{SCHEMA}.timestampSpec.column", {}, "must be a text, not an object"),
-    (f"{SCHEMA}.timestampSpec.format", "yyyy-'W'ww", "Spark can read"),
+    (f"{SCHEMA}.timestampSpec.format", "yyyy-'W'ww", "write xxxx in place of the year"),
     (f"{SCHEMA}.timestampSpec.missingValue", "yesterday", "must be a time such as"),
     (f"{SCHEMA}.dimensionsSpec", 1, "must be an object"),
     (f"{SCHEMA}.dimensionsSpec.dimensions", "origin", "must be a list"),
@@ -441,22 +440,6 @@ def test_equal_chunks_are_equal_granularities() -> None:
 def test_what_cuts_no_chunks_is_no_granularity(value: Any) -> None:
     with pytest.raises(PeriodError):
         read_granularity(value)
-
-
-@pytest.mark.parametrize(
-    ("joda", "spark"),
-    [
-        ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss"),
-        ("YYYY/MM/dd'T'HH:mmZZ", "yyyy/MM/dd'T'HH:mmxxx"),
-        ("dd/MMM/yyyy:HH:mm:ss Z", "dd/MMM/yyyy:HH:mm:ss xx"),
-        ("xxxx-'W'ww-e", None),
-        ("CC", None),
-        ("yyyy'", None),
-        ("", None),
-    ],
-)
-def test_patterns_of_joda_become_those_of_spark(joda: str, spark: str | None) -> None:
-    assert spark_pattern(joda) == spark
 
 
 @pytest.mark.parametrize("name", [" ", ".", "a/b", "a\nb", "é" * 128])

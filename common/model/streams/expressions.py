@@ -2,16 +2,21 @@
 
 Pure. Operators, from the tightest: unary `-` and `!`; `^`, which joins from the right; `*` `/` `%`;
 `+` `-`; comparisons; `&&` and `||`, which Druid ranks equal, so that mixing them takes parentheses
-here. Names are columns, also in double quotes; texts stand in single quotes. A function that is not
-in `FUNCTIONS` is refused by its name, and so is a wrong number of arguments.
+here. Names are columns, also in double quotes; texts stand in single quotes. Unknown functions and
+wrong numbers of arguments are refused. An argument that Spark needs before it reads records (a
+type, a unit, a period, a pattern) has to be a constant. It is checked here, so that no task fails
+because of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from common.model.streams.joda import PatternError, printed_parts, reader_of
+from common.model.streams.periods import Granularity, PeriodError, read_granularity
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -35,6 +40,12 @@ FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "json_value": (2, 2),
 }
 """The functions, each with the least and the greatest number of arguments."""
+
+CAST_TYPES: Final = ("LONG", "DOUBLE", "FLOAT", "STRING")
+TIME_UNITS: Final = (
+    *("EPOCH", "SECOND", "MINUTE", "HOUR", "DAY", "DOW"),
+    *("DOY", "WEEK", "MONTH", "QUARTER", "YEAR"),
+)
 
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
@@ -109,6 +120,76 @@ def _is_higher(node: Node, most: int) -> bool:
         if not level:
             return False
     return True
+
+
+def written_text(call: Call, index: int) -> str:
+    """Return an argument that has to be a text in quotes."""
+    argument = call.arguments[index]
+    if isinstance(argument, Literal) and isinstance(argument.value, str):
+        return argument.value
+    raise ExpressionTextError(f"{call.function} needs argument {index + 1} as a text in quotes")
+
+
+def written_number(call: Call, index: int) -> int:
+    """Return an argument that has to be a whole number."""
+    argument, sign = call.arguments[index], 1
+    if isinstance(argument, Call) and argument.function == "-" and len(argument.arguments) == 1:
+        argument, sign = argument.arguments[0], -1
+    if isinstance(argument, Literal) and isinstance(argument.value, int):
+        return sign * argument.value
+    raise ExpressionTextError(f"{call.function} needs argument {index + 1} as a number")
+
+
+def written_period(call: Call, index: int) -> Granularity:
+    """Return the period of an argument, such as `PT1H`."""
+    written = written_text(call, index)
+    try:
+        return read_granularity({"type": "period", "period": written})
+    except PeriodError as error:
+        raise ExpressionTextError(
+            f"{call.function} can't use the period {written!r}: {error}"
+        ) from error
+
+
+def _check_type(call: Call) -> None:
+    _check_word(call, "types", CAST_TYPES)
+
+
+def _check_unit(call: Call) -> None:
+    _check_word(call, "units", TIME_UNITS)
+
+
+def _check_word(call: Call, what: str, known: tuple[str, ...]) -> None:
+    word = written_text(call, 1)
+    if word.upper() not in known:
+        raise ExpressionTextError(
+            f"{call.function} knows the {what} {', '.join(known)}, not {word!r}"
+        )
+
+
+def _check_pattern(call: Call) -> None:
+    read = printed_parts if call.function == "timestamp_format" else reader_of
+    pattern = written_text(call, 1)
+    try:
+        read(pattern)
+    except PatternError as error:
+        raise ExpressionTextError(
+            f"{call.function} can't use the pattern {pattern!r}: {error}"
+        ) from error
+
+
+_CHECKS: Final[Mapping[str, Callable[[Call], object]]] = {
+    "cast": _check_type,
+    "round": lambda call: written_number(call, 1),
+    "json_value": lambda call: written_text(call, 1),
+    "timestamp_extract": _check_unit,
+    **dict.fromkeys(
+        ("timestamp_floor", "timestamp_ceil", "timestamp_shift"),
+        lambda call: written_period(call, 1),
+    ),
+    **dict.fromkeys(("timestamp", "timestamp_parse", "timestamp_format"), _check_pattern),
+}
+"""The check of the second argument of a call, if there is one."""
 
 
 class _Parser:
@@ -188,7 +269,10 @@ class _Parser:
         if not least <= len(arguments) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise ExpressionTextError(f"{place} takes {wanted} arguments, not {len(arguments)}")
-        return Call(function=function, arguments=tuple(arguments))
+        call = Call(function=function, arguments=tuple(arguments))
+        if len(arguments) > 1 and function in _CHECKS:
+            _CHECKS[function](call)
+        return call
 
     def _expect(self, sign: str) -> None:
         if self.kind != "sign" or self.word != sign:

@@ -1,28 +1,20 @@
 """Reads input formats and formats of timestamps.
 
 Pure. A format is `json`, `csv`, `tsv`, or `kafka` around one of them. Patterns of timestamps are
-Joda's; those that Spark can't read are refused. Used by `schema` and `reading` beside it.
+Joda's (`joda`). Used by `schema` and `reading`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from common.model.streams.fields import Fields, shown
+from common.model.streams.joda import PatternError, TimeReader, reader_of
 from common.model.streams.spec import InputFormat, KafkaFormat, TextFormat, TimestampSpec
 
 TEXT_FORMATS: Final = ("json", "csv", "tsv")
-_NAMED_TIMES: Final = frozenset({"iso", "posix", "millis", "micro", "nano", "auto"})
+_NAMED_TIMES: Final = frozenset({"iso", "posix", "millis", "micro", "nano", "ruby", "auto"})
 _NOTHING: Final = TextFormat(type="json")
-
-_SPARK_LETTERS: Final = {
-    # Joda's year of era and year are Spark's y; Spark can't read by weeks or centuries.
-    **{letter: letter for letter in "GyDMdEaKhHkmsSz"},
-    "Y": "y",
-}
-_LETTERS: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+|'")
-_ZONES: Final = {1: "xx", 2: "xxx", 3: "VV"}
 
 
 def read_format(fields: Fields) -> InputFormat:
@@ -49,35 +41,17 @@ def read_timestamp(fields: Fields) -> TimestampSpec:
     """Read a `timestampSpec`."""
     column = fields.text("column", default="timestamp") or "timestamp"
     format_ = fields.text("format", default="auto")
-    pattern: str | None = None
+    reader: TimeReader | None = None
     if format_.lower() in _NAMED_TIMES:
         format_ = format_.lower()
     else:
-        pattern = spark_pattern(format_)
-        if pattern is None:
-            fields.wrong("format", f"{shown(format_)} is no pattern of times that Spark can read")
+        try:
+            reader = reader_of(format_)
+        except PatternError as error:
+            fields.wrong("format", f"{shown(format_)} can't be used: {error}")
     missing = fields.moment("missingValue")
     fields.close()
-    return TimestampSpec(column=column, format=format_, pattern=pattern, missing_value=missing)
-
-
-def spark_pattern(joda: str) -> str | None:
-    """Translate Joda's pattern of a time; None if Spark has no equal one."""
-    parts: list[str] = []
-    for found in _LETTERS.finditer(joda):
-        text, letter = found[0], found[1]
-        if letter is None:
-            if text == "'":
-                return None
-            parts.append(text)
-        elif letter == "Z":
-            zone = _ZONES.get(min(len(text), 3))
-            parts.append(zone or "")
-        elif letter in _SPARK_LETTERS:
-            parts.append(_SPARK_LETTERS[letter] * len(text))
-        else:
-            return None
-    return "".join(parts) if any(each[0].isalpha() for each in parts) else None
+    return TimestampSpec(column=column, format=format_, reader=reader, missing_value=missing)
 
 
 def _text(fields: Fields, type_: str) -> TextFormat:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from common.model.streams.expressions import Node
+from common.model.streams.joda import TimeReader
 from common.model.streams.periods import Granularity
 
 Offsets: TypeAlias = Mapping[int, int]
@@ -149,11 +150,11 @@ class TuningConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampSpec:
-    """The column with a row's time. `pattern` is Spark's, for formats that are patterns."""
+    """The column with a row's time. `reader` is for formats that are patterns."""
 
     column: str = "timestamp"
     format: str = "auto"
-    pattern: str | None = None
+    reader: TimeReader | None = None
     missing_value: datetime | None = None
 
 

@@ -1,8 +1,7 @@
 """Turns expressions of transforms into columns of Spark.
 
-The trees are those of `common.model.streams.expressions`, which has refused unknown functions.
-Times in expressions are milliseconds, as Druid's are. An argument that has to be written out (a
-type, a unit, a period) and is not is an `InvalidSpecError`.
+`common.model.streams.expressions` has read the trees, and has refused unknown functions and wrong
+constants. Times in expressions are milliseconds, as in Druid.
 """
 
 from __future__ import annotations
@@ -13,11 +12,18 @@ from typing import Final
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
-from common.errors import InvalidSpecError
-from common.model.streams.expressions import Call, Column, Literal, Node
-from common.model.streams.formats import spark_pattern
-from common.model.streams.periods import Granularity, PeriodError, read_granularity
-from worker.spark.streaming import arithmetic, times
+from common.model.streams.expressions import (
+    Call,
+    Column,
+    Literal,
+    Node,
+    written_number,
+    written_period,
+    written_text,
+)
+from common.model.streams.joda import printed_parts, reader_of
+from common.model.streams.periods import read_granularity
+from worker.spark.streaming import arithmetic, joda, times
 from worker.spark.streaming.values import (
     Kind,
     Value,
@@ -116,7 +122,7 @@ def _absolute(node: Call, given: list[Value]) -> Value:
 def _round(node: Call, given: list[Value]) -> Value:
     digits = 0
     if len(node.arguments) > 1:
-        digits = _written_number(node, 1)
+        digits = max(-18, min(18, written_number(node, 1)))
     value = given[0]
     if value.kind in {Kind.LONG, Kind.TRUTH} and digits >= 0:
         return Value(exact_whole(value), Kind.LONG)
@@ -129,10 +135,7 @@ def _divided(node: Call, given: list[Value]) -> Value:
 
 
 def _cast(node: Call, given: list[Value]) -> Value:
-    name = _written_text(node, 1).upper()
-    if name not in _CASTS:
-        raise _wrong(node, f"knows the types {', '.join(_CASTS)}, not {name!r}")
-    return _CASTS[name](given[0])
+    return _CASTS[written_text(node, 1).upper()](given[0])
 
 
 def _chosen(pairs: list[tuple[SparkColumn, Value]], otherwise: Value) -> Value:
@@ -223,7 +226,7 @@ def _extracted(node: Call, given: list[Value]) -> Value:
 
 
 def _json_value(node: Call, given: list[Value]) -> Value:
-    path = _written_text(node, 1)
+    path = written_text(node, 1)
     return Value(f.get_json_object(text(given[0]), path), Kind.ANY)
 
 
@@ -242,18 +245,18 @@ def _milliseconds(micros: SparkColumn) -> Value:
 
 
 def _floor(node: Call, given: list[Value]) -> Value:
-    return _milliseconds(times.chunk_start(_time(given[0]), _written_period(node, 1)))
+    return _milliseconds(times.chunk_start(_time(given[0]), written_period(node, 1)))
 
 
 def _ceil(node: Call, given: list[Value]) -> Value:
-    period = _written_period(node, 1)
+    period = written_period(node, 1)
     micros = _time(given[0])
     start = times.chunk_start(micros, period)
     return _milliseconds(f.when(start == micros, micros).otherwise(times.chunk_end(start, period)))
 
 
 def _shift(node: Call, given: list[Value]) -> Value:
-    period = _written_period(node, 1)
+    period = written_period(node, 1)
     micros, steps = _time(given[0]), f.coalesce(whole(given[2]), f.lit(0).cast("bigint"))
     if period.months:
         bounded = f.when(f.abs(steps) < 120_000, steps * period.months)
@@ -279,12 +282,10 @@ _UNITS: Final[Mapping[str, Callable[[SparkColumn], SparkColumn]]] = {
 
 
 def _part_of_time(node: Call, given: list[Value]) -> Value:
-    unit = _written_text(node, 1).upper()
+    unit = written_text(node, 1).upper()
     micros = _time(given[0])
     if unit == "EPOCH":
         return Value(f.call_function("div", micros, f.lit(times.SECOND)), Kind.LONG)
-    if unit not in _UNITS:
-        raise _wrong(node, f"knows the units EPOCH, {', '.join(_UNITS)}, not {unit!r}")
     return Value(_UNITS[unit](f.timestamp_micros(micros)).cast("bigint"), Kind.LONG)
 
 
@@ -292,15 +293,15 @@ def _parsed_time(node: Call, given: list[Value]) -> Value:
     written = text(given[0])
     if len(given) == 1:
         return _milliseconds(times.iso_micros(written))
-    moment = f.try_to_timestamp(written, f.lit(_written_pattern(node, 1)))
-    return _milliseconds(f.unix_micros(moment))
+    reader = reader_of(written_text(node, 1))
+    return _milliseconds(joda.micros_read(written, reader, trimmed=False))
 
 
 def _formatted_time(node: Call, given: list[Value]) -> Value:
     pattern = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
     if len(given) > 1:
-        pattern = _written_pattern(node, 1)
-    return Value(f.date_format(f.timestamp_micros(_time(given[0])), pattern), Kind.TEXT)
+        pattern = written_text(node, 1)
+    return Value(joda.printed(_time(given[0]), printed_parts(pattern)), Kind.TEXT)
 
 
 _FUNCTIONS: Final[Mapping[str, _Function]] = {
@@ -355,39 +356,3 @@ _FUNCTIONS: Final[Mapping[str, _Function]] = {
     "timestamp_shift": _shift,
     "timestamp_extract": _part_of_time,
 }
-
-
-def _written_text(node: Call, index: int) -> str:
-    argument = node.arguments[index]
-    if isinstance(argument, Literal) and isinstance(argument.value, str):
-        return argument.value
-    raise _wrong(node, f"needs argument {index + 1} as a text in quotes")
-
-
-def _written_number(node: Call, index: int) -> int:
-    argument, sign = node.arguments[index], 1
-    if isinstance(argument, Call) and argument.function == "-" and len(argument.arguments) == 1:
-        argument, sign = argument.arguments[0], -1
-    if isinstance(argument, Literal) and isinstance(argument.value, int):
-        return max(-18, min(18, sign * argument.value))
-    raise _wrong(node, f"needs argument {index + 1} as a number")
-
-
-def _written_period(node: Call, index: int) -> Granularity:
-    written = _written_text(node, index)
-    try:
-        return read_granularity({"type": "period", "period": written})
-    except PeriodError as error:
-        raise _wrong(node, f"can't use the period {written!r}: {error}") from error
-
-
-def _written_pattern(node: Call, index: int) -> str:
-    written = _written_text(node, index)
-    pattern = spark_pattern(written)
-    if pattern is None:
-        raise _wrong(node, f"can't use the pattern {written!r}, which Spark can't read")
-    return pattern
-
-
-def _wrong(node: Call, text_: str) -> InvalidSpecError:
-    return InvalidSpecError((f"transformSpec: the function {node.function} {text_}",))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from common.model.streams.chunks import EPOCH, length_of, microseconds, origin_of, usable_times
 from common.model.streams.periods import Granularity
 from common.model.streams.spec import TimestampSpec
+from worker.spark.streaming import joda
 
 MILLI: Final = 1_000
 SECOND: Final = 1_000_000
@@ -30,8 +31,8 @@ def micros_of(written: Column, spec: TimestampSpec) -> Column:
 
     `missing_value` is not for texts that are no times, but for rows without one.
     """
-    if spec.pattern is not None:
-        found = f.unix_micros(f.try_to_timestamp(written, f.lit(spec.pattern)))
+    if spec.reader is not None:
+        found = joda.micros_read(written, spec.reader, trimmed=True)
     else:
         found = _named(written, spec.format)
     if spec.missing_value is None:
@@ -44,7 +45,8 @@ def iso_micros(written: Column) -> Column:
     """Return the time of an ISO 8601 text; without a zone it is in UTC."""
     trimmed = f.trim(written)
     # Spark would read a time without a date as one of today.
-    has_date = (_behind_year(trimmed) == "-") | (f.length(trimmed) == _YEAR_LENGTH)
+    is_year = (f.length(trimmed) == _YEAR_LENGTH) & ~f.contains(trimmed, f.lit(":"))
+    has_date = (_behind_year(trimmed) == "-") | is_year
     # Nor does it read a time of hours and minutes, or of hours alone.
     read = f.coalesce(
         trimmed.try_cast("timestamp"),
@@ -106,6 +108,8 @@ def _named(written: Column, format_: str) -> Column:
         case "nano":
             nanos = _whole(written)
             return f.call_function("div", nanos - f.pmod(nanos, f.lit(MILLI)), f.lit(MILLI))
+        case "ruby":
+            return (written.try_cast("double") * MILLI).try_cast("bigint") * MILLI
         case _:
             # Dates are most of them, and need no regular expression to be told from numbers, which
             # have their `-` in front or behind an `e`.
@@ -122,8 +126,9 @@ def _behind_year(trimmed: Column) -> Column:
 
 def _scaled(written: Column, factor: int) -> Column:
     exact = f.try_multiply(written.try_cast("bigint"), f.lit(factor).cast("bigint"))
-    rough = (written.try_cast("double") * factor).try_cast("bigint")
-    return f.coalesce(exact, rough)
+    # As in Druid, a number with a fraction counts as its whole part.
+    whole = written.try_cast("double").try_cast("bigint")
+    return f.coalesce(exact, f.try_multiply(whole, f.lit(factor).cast("bigint")))
 
 
 def _whole(written: Column) -> Column:
