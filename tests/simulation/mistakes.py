@@ -341,7 +341,7 @@ class Mistake:
 MISTAKES = (
     Mistake(
         name="no ownership fence",
-        seed=34,
+        seed=11,
         parts=Parts(run_store=UnfencedRunStore),
         options=Options(pause=0.5, pause_before=("save",), shapes=PLAIN_SHAPES),
     ),
@@ -439,7 +439,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a pause that takes a stop back",
-        seed=9,
+        seed=21,
         parts=Parts(command_store=LastWordCommandStore),
         options=Options(acts=12, kinds=("pause", "stop"), pause=0.3, pause_before=("save",)),
     ),
@@ -539,7 +539,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a retry for a reason that the author excludes",
-        seed=1,
+        seed=6,
         plant=retry_whatever_the_reason,
         options=Options(failing_tasks=0.6, shapes=PLAIN_SHAPES),
     ),
