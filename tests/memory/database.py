@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from common.model.cluster import Node, QueueEntry
@@ -147,7 +148,7 @@ class Transaction:
         assert old is not None, f"{rows.name} has no row {row_id}"
         new = replace(old, **columns)
         filled_in = self._counted_anew(old, new) | self._moved(new)
-        self._write(rows, row_id, old, replace(new, **filled_in))
+        self._write(rows, row_id, old, replace(new, **filled_in) if filled_in else new)
 
     def delete(self, rows: Rows[R], row_id: int) -> None:
         """Remove the row of that id."""
@@ -301,6 +302,11 @@ def _report_payload(task: TaskRecord) -> str:
     return json.dumps([*ids, seconds, task.name, output, task.failure_reason])
 
 
+@cache
+def _columns(record_type: type[Record]) -> tuple[str, ...]:
+    return tuple(column.name for column in fields(record_type))
+
+
 def _no_hook(_transaction: str, _moment: Literal["before", "after"]) -> None:
     return None
 
@@ -440,11 +446,13 @@ class MemoryDatabase:
             raise RowRefusedError(cause)
 
     def _broken_constraint(self, old: Record | None, row: Record) -> str | None:
-        for column in fields(row):
-            value = getattr(row, column.name)
-            if isinstance(value, str) and (cause := unstorable({column.name: value})):
+        for name in _columns(type(row)):
+            value = getattr(row, name)
+            if old is not None and getattr(old, name) is value:
+                continue  # It was checked when it was written.
+            if isinstance(value, str) and (cause := unstorable({name: value})):
                 return cause
-            bits = 63 if column.name in _BIG_COLUMNS else 31
+            bits = 63 if name in _BIG_COLUMNS else 31
             if isinstance(value, int) and not -(2**bits) <= value < 2**bits:
                 return "integer out of range"
         match row:
