@@ -37,6 +37,15 @@ TOGETHER: Final = {
         ),
         "a driver in the tests' own process",
     ),
+    **dict.fromkeys(
+        (
+            "tests/integration/test_topology_task.py",
+            "tests/integration/test_topology_queries.py",
+            "tests/integration/test_topology_spouts.py",
+            "tests/integration/test_topology_faults.py",
+        ),
+        "a driver of topologies in the tests' own process",
+    ),
 }
 """The modules that share something, with its name."""
 
