@@ -41,6 +41,7 @@ from common.store import schema
 from common.store.connect import engine
 from tests.budget import Budget
 from tests.lanes import Lanes
+from tests.light_postgres import lighten
 from tests.system import cluster
 
 Address = TypeVar("Address")
@@ -153,9 +154,7 @@ def postgres(server_home: Path) -> Iterator[PostgresAddress]:
         is_first = not server.is_running()
         address = server.start()
         if is_first:
-            for setting in ("fsync", "full_page_writes", "synchronous_commit", "autovacuum"):
-                administer(address, f"ALTER SYSTEM SET {setting} = off")
-            administer(address, "SELECT pg_reload_conf()")
+            lighten(address, "synchronous_commit", "autovacuum")
             _make_template(address)
         return address
 

@@ -13,15 +13,11 @@ import os
 import shutil
 from pathlib import Path
 
-import psycopg2
-
 from common.embedded import postgres_account as accounts
-from common.embedded.addresses import SUPERUSER
 from common.embedded.postgres import EmbeddedPostgres
 from common.store import schema
 from common.store.connect import engine
-
-_UNSYNCED = ("fsync", "full_page_writes")
+from tests.light_postgres import lighten
 
 
 def furnish(home: Path, made: Path) -> None:
@@ -47,10 +43,5 @@ def _make(home: Path) -> None:
     migrated = engine(address.url)
     schema.upgrade(migrated, os_user=getpass.getuser())
     migrated.dispose()
-    connection = psycopg2.connect(address.seen_by(SUPERUSER).dsn)
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        for setting in _UNSYNCED:
-            cursor.execute(f"ALTER SYSTEM SET {setting} = off")
-    connection.close()
+    lighten(address)
     server.stop()
