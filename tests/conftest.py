@@ -1,6 +1,7 @@
-"""Real servers for every test: one PostgreSQL and one ZooKeeper a session, in a temporary home.
+"""Real servers for every test: one PostgreSQL and one ZooKeeper, in a temporary home.
 
-All xdist workers share them: the first that asks starts them, the last that ends stops them. A test
+All xdist workers share them, and so do the runs of pytest that `bin/test` starts side by side: the
+first that asks starts them, the last that ends stops them. A test
 gets a database of its own (`database_url`, or `migrated_url` with the schema in it) and a node of its
 own (`zk_root`), so none sees another's. The schema is migrated once; each further database with it is
 a copy. The server syncs nothing to disk: tests about durability start servers of their own. It vacuums
@@ -48,6 +49,9 @@ Address = TypeVar("Address")
 
 STARTED_WITHIN = timedelta(minutes=3)
 """Far more than the start of a server takes on a busy machine."""
+
+_SERVERS = os.environ.get("ORCAFLOW_TEST_SERVERS")
+"""The home of the servers that several runs of pytest share; None if a run has its own."""
 
 MIGRATED = "migrated"
 """The database that all others with the schema are copied from."""
@@ -129,7 +133,11 @@ def _no_settings_of_the_caller() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def server_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home of the session's servers, the same for all xdist workers."""
+    """The home of the servers: the same for all xdist workers, and for all runs of `bin/test`."""
+    if _SERVERS is not None:
+        home = Path(_SERVERS)
+        home.mkdir(exist_ok=True)
+        return home
     base = tmp_path_factory.getbasetemp()
     # Each xdist worker has a folder of its own inside the session's.
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "servers"
