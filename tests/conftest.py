@@ -43,7 +43,7 @@ from common.store.connect import engine
 from tests.budget import Budget
 from tests.lanes import Lanes
 from tests.light_postgres import lighten
-from tests.system import cluster
+from tests.system import cluster, command_line
 
 Address = TypeVar("Address")
 
@@ -150,6 +150,7 @@ def _furnished_homes(server_home: Path) -> Iterator[None]:
     """Private clusters get a copy of data that is made once, by the first that needs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "FURNISHED", server_home.with_name("furnished"))
+        patch.setattr(command_line, "STARTED", server_home.with_name("started"))
         yield
 
 

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -32,16 +33,17 @@ PATIENCE_SECONDS = 300.0
 """Far more than a command takes on a busy machine."""
 _CRASHED = 70
 
+STARTED: Path | None = None
+"""The folder with a file for each command that was a process, for all lanes; None outside pytest."""
+
 _started: set[tuple[str, ...]] = set()
-"""The commands that have been processes of their own."""
+"""The commands that this process has run."""
 
 
 def run(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command with this environment; its exit code and output."""
-    command = _command(arguments)
-    if command in _started:
+    if not _is_first(_command(arguments)):
         return forked(arguments, environment=environment, place=ROOT)
-    _started.add(command)
     return subprocess.run(
         [sys.executable, "-m", "orcaflow", *arguments],
         cwd=ROOT,
@@ -71,6 +73,23 @@ def forked(
         code = _code_of(pid)
         said = [_text(file) for file in (out, err)]
     return subprocess.CompletedProcess(["orcaflow", *arguments], code, *said)
+
+
+def _is_first(command: tuple[str, ...]) -> bool:
+    """Return True if no lane has run the command yet."""
+    if command in _started:
+        return False
+    _started.add(command)
+    if STARTED is None:
+        return True
+    STARTED.mkdir(exist_ok=True)
+    try:
+        (STARTED / blake2b(repr(command).encode(), digest_size=16).hexdigest()).touch(
+            exist_ok=False
+        )
+    except FileExistsError:
+        return False
+    return True
 
 
 @cache
