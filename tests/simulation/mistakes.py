@@ -526,6 +526,7 @@ MISTAKES = (
     ),
     Mistake(
         name="a failed complement that hears of no recovery",
+        seed=1,
         parts=Parts(complement_store=FinalComplementStore),
         options=Options(
             acts=12, kinds=("complement", "rerun"), failing_tasks=0.4, shapes=PLAIN_SHAPES

@@ -319,8 +319,9 @@ class World:
     def _pass_time(self, now: timedelta) -> None:
         latest = now + timedelta(seconds=1)
         for daemon in self.daemons.values():
+            is_frozen = daemon.frozen_until > now
             for step in daemon.steps:
-                due = max(step.due, daemon.frozen_until)
+                due = max(step.due, daemon.frozen_until) if is_frozen else step.due
                 if now < due < latest:
                     latest = due
         for computer in self.computers.values():
