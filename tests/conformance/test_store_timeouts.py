@@ -10,6 +10,7 @@ import pytest
 from common.model.commands import CommandType
 from common.model.decisions import Decision, FinishProcess, PauseProcess, StopProcess
 from common.model.definitions import TaskTimeout
+from common.model.failures import FailureReason
 from common.model.instances import Ownership
 from common.model.plans import Restart
 from common.model.states import (
@@ -21,12 +22,14 @@ from common.model.states import (
 from common.store import tables as t
 from common.store.listen import Channel
 from common.store.master.ports import Intent
+from common.store.worker.ports import AttemptEnd
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
     LATER,
     MASTER,
     MINUTE,
+    OTHER_WORKER,
     STOPPING,
     WORKER,
     Tables,
@@ -296,3 +299,63 @@ def test_what_is_due_together_is_told_together(db: Tables) -> None:
     claim(db, [offer.task_instance_id for offer in saved.offers])
     assert db.timeouts.time_out(now=LATER) == 3
     assert sorted(titles(db)) == ["Process Timeout Warn", *["Task Timeout Warn"] * 2]
+
+
+# Time-outs that a worker carries out before a master has seen them
+
+
+def timed_out(task_id: int, **changes: Any) -> AttemptEnd:
+    return an_end(task_id, TaskState.FAILURE, failure=FailureReason.TIMED_OUT, **changes)
+
+
+@pytest.mark.parametrize("strategy", list(TimeoutStrategy))
+@pytest.mark.parametrize("is_first", [True, False])
+def test_t46a_a_timed_out_attempt_has_one_alert_whichever_of_kill_and_loop_comes_first(
+    db: Tables, strategy: TimeoutStrategy, is_first: bool
+) -> None:
+    owned = a_run(db, warning_group_id=7)
+    (offer,) = save(db, owned, a_timed("a", strategy)).offers
+    claim(db, [offer.task_instance_id])
+    if not is_first:
+        db.timeouts.time_out(now=LATER)
+    assert end(db, timed_out(offer.task_instance_id)) == {offer.task_instance_id}
+    assert db.timeouts.time_out(now=LATER + MINUTE) == 0
+    found = [(row["title"], row["alertgroup_id"]) for row in db.rows(t.alert)]
+    assert found == [("Task Timeout Warn", 7)] * strategy.warns
+    assert the_task(db, offer.task_instance_id)["alert_flag"] == int(strategy.warns)
+
+
+def test_a_refused_report_of_a_time_out_raises_no_alert(db: Tables) -> None:
+    owned = a_run(db)
+    (offer,) = save(db, owned, a_timed("a", TimeoutStrategy.WARNFAILED)).offers
+    claim(db, [offer.task_instance_id])
+    assert end(db, timed_out(offer.task_instance_id), node=OTHER_WORKER) == frozenset()
+    assert db.rows(t.alert) == []
+    assert end(db, timed_out(offer.task_instance_id)) == {offer.task_instance_id}
+    assert end(db, timed_out(offer.task_instance_id)) == frozenset()
+    assert len(db.rows(t.alert)) == 1
+
+
+def test_an_attempt_that_fails_otherwise_raises_no_alert_of_a_time_out(db: Tables) -> None:
+    owned = a_run(db)
+    saved = save(db, owned, a_timed("a", TimeoutStrategy.WARN), a_timed("b", TimeoutStrategy.WARN))
+    first, second = (offer.task_instance_id for offer in saved.offers)
+    claim(db, [first, second])
+    end(db, an_end(first, TaskState.FAILURE), an_end(second))
+    assert db.rows(t.alert) == []
+
+
+def test_alerts_of_time_outs_go_to_the_administrators_if_the_run_names_no_group(
+    db: Tables,
+) -> None:
+    for _ in range(2):
+        owned = a_run(db, timeout_minutes=1, warning_group_id=0)
+        saved = save(
+            db, owned, a_timed("a", TimeoutStrategy.WARN), a_timed("b", TimeoutStrategy.WARNFAILED)
+        )
+        slow, killed = (offer.task_instance_id for offer in saved.offers)
+        claim(db, [slow, killed])
+        end(db, timed_out(killed))
+    db.timeouts.time_out(now=LATER + MINUTE)
+    assert sorted(titles(db)) == ["Process Timeout Warn"] * 2 + ["Task Timeout Warn"] * 4
+    assert {row["alertgroup_id"] for row in db.rows(t.alert)} == {1}

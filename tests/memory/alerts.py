@@ -79,7 +79,7 @@ def alert_of_lost_attempts(
         tx,
         title="worker fault tolerance",
         content=_json(content),
-        group_id=process.warning_group_id or _ADMINS,
+        group_id=process.warning_group_id,
         at=at,
     )
 
@@ -149,7 +149,7 @@ def _write(
             title=title,
             show_type=show_type,
             content=content,
-            alertgroup_id=group_id,
+            alertgroup_id=group_id or _ADMINS,
             receivers=receivers,
             receivers_cc=receivers_cc,
             create_time=at,

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
+from common.model.failures import FailureReason
 from common.model.grants import GrantedObject, GrantKind
 from common.model.offers import Offer
 from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualityState
@@ -31,6 +32,7 @@ from common.store.worker.ports import (
     Wanted,
 )
 from common.store.worker.task_facts import facts_of
+from tests.memory.alerts import alert_of_long_task
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.reading import entry_of
 from tests.memory.rows import (
@@ -119,10 +121,21 @@ class MemoryTaskStore(TaskStore):
                     failure_reason=end.reported_failure,
                     **facts_of(end.facts),
                 )
+                self._alert_of_time_out(tx, task, end)
                 reported.append(task.id)
                 for each in end.quality:
                     self._keep(tx, task, each)
         return frozenset(reported)
+
+    def _alert_of_time_out(self, tx: Transaction, task: TaskRecord, end: AttemptEnd) -> None:
+        """Alert of an attempt that ended before the time-out loop has seen it."""
+        if end.reported_failure is not FailureReason.TIMED_OUT or task.alert_flag:
+            return
+        if task.timeout_strategy is None or not TimeoutStrategy(task.timeout_strategy).warns:
+            return
+        tx.update(self._db.tasks, task.id, alert_flag=1)
+        process = self._db.processes.the(task.process_instance_id)
+        alert_of_long_task(tx, process, task, end.end_time)
 
     def _keep(self, tx: Transaction, task: TaskRecord, result: QualityResult) -> None:
         process = self._db.processes.the(task.process_instance_id)

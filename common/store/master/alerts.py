@@ -1,28 +1,25 @@
-"""Writes rows of `t_ds_alert`, worded as contract §5.14 has them; it sends nothing.
+"""The alerts that masters write: ends of runs, lost daemons and attempts, supervisors.
 
-An alert is part of the transaction that brings its cause about, so each cause has exactly one.
-Times are UTC. Used by a save, by the time-outs and by failover.
+Worded as contract §5.14 has them. Times are UTC. Used by a save and by failover.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from common.model.alerts import ADMINISTRATORS, ShowType
 from common.model.cluster import Node, NodeKind
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState, WarningType
+from common.store.alerts import alert_row, write_alerts
 from common.store.master.attempts import IS_NAMED, NAMED, AttemptName, named
-from common.store.tables import alert, process_definition, process_instance, task_instance
+from common.store.tables import process_definition, process_instance, task_instance
 from common.store.transaction import AnyRow, any_of, storable
-
-_TITLE_LIMIT: Final = 64
-
 
 _JOB_TYPES: Final = {
     CommandType.START_PROCESS: "start process",
@@ -111,10 +108,10 @@ def alert_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
     if failed:
         for task in db.execute(_UNSUCCESSFUL, {"ids": failed}):
             bad[task.process_instance_id].append(task)
-    _write(
+    write_alerts(
         db,
         [
-            _alert(
+            alert_row(
                 title=f"{_job_type(row)} {_outcome(row)}",
                 show_type=(ShowType.TEXT if row.state == ProcessState.SUCCESS else ShowType.TABLE),
                 content=_end_content(row, bad.get(row.id, ())),
@@ -139,10 +136,10 @@ def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime])
         if name in rows:
             runs.setdefault(name[0], []).append(rows[name])
     times = {name[0]: at for name, at in lost.items()}
-    _write(
+    write_alerts(
         db,
         [
-            _alert(
+            alert_row(
                 title="worker fault tolerance",
                 show_type=ShowType.TABLE,
                 content=_json(
@@ -156,22 +153,12 @@ def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime])
                         for task in tasks
                     ]
                 ),
-                group_id=tasks[0].warning_group_id or ADMINISTRATORS,
+                group_id=tasks[0].warning_group_id,
                 at=times[run_id],
             )
             for run_id, tasks in runs.items()
         ],
     )
-
-
-def alert_of_slow_processes(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
-    """Write an alert for each of these (`id`, `name`, `warning_group_id`)."""
-    _write(db, [_timeout("Process Timeout Warn", row, at) for row in rows])
-
-
-def alert_of_slow_attempts(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
-    """Write an alert for each of these (`id`, `name`, `warning_group_id` of the run)."""
-    _write(db, [_timeout("Task Timeout Warn", row, at) for row in rows])
 
 
 def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetime) -> None:
@@ -181,10 +168,10 @@ def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetim
         f"[{{'type':'{what}','host':'{node.address}','event':'server down',"
         "'warning level':'serious'}]"
     )
-    _write(
+    write_alerts(
         db,
         [
-            _alert(
+            alert_row(
                 title="Fault tolerance warning",
                 show_type=ShowType.TABLE,
                 content=content,
@@ -197,10 +184,10 @@ def alert_of_lost_daemon(db: Connection, kind: NodeKind, node: Node, at: datetim
 
 def alert_of_supervisor(db: Connection, name: str, words: str, at: datetime) -> None:
     """Write an alert to the administrators about the supervisor of a stream."""
-    _write(
+    write_alerts(
         db,
         [
-            _alert(
+            alert_row(
                 title=f"supervisor {name}",
                 show_type=ShowType.TEXT,
                 content=storable(words),
@@ -208,47 +195,6 @@ def alert_of_supervisor(db: Connection, name: str, words: str, at: datetime) -> 
                 at=at,
             )
         ],
-    )
-
-
-def _write(db: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        db.execute(insert(alert), list(rows))
-
-
-def _alert(
-    *,
-    title: str,
-    show_type: ShowType,
-    content: str,
-    group_id: int,
-    at: datetime,
-    receivers: str | None = None,
-    receivers_cc: str | None = None,
-) -> dict[str, Any]:
-    return {
-        "title": storable(title, _TITLE_LIMIT),
-        "show_type": int(show_type),
-        "content": content,
-        "alert_type": 0,
-        "alert_status": 0,
-        "alertgroup_id": group_id,
-        "receivers": receivers,
-        "receivers_cc": receivers_cc,
-        "create_time": at,
-        "update_time": at,
-    }
-
-
-def _timeout(title: str, row: AnyRow, at: datetime) -> dict[str, Any]:
-    return _alert(
-        title=title,
-        show_type=ShowType.TABLE,
-        content=(
-            f"[{{'id':'{row.id}','name':'{row.name}','event':'timeout','warnLevel':'middle'}}]"
-        ),
-        group_id=row.warning_group_id,
-        at=at,
     )
 
 

@@ -1,8 +1,8 @@
 """Finds process instances and attempts that take too long, and alerts or fails them.
 
 Each once, whoever owns them and however often they are taken over: its flag is set in the
-transaction that writes the alert. Attempts on workers are ended by their workers. Used
-by the time-out loop of a master.
+transaction that writes the alert. Attempts on workers are ended by their workers. The report of
+such an end writes the alert if this loop has not. Used by the time-out loop of a master.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ from common.model.states import (
     TaskState,
     TimeoutStrategy,
 )
+from common.store.alerts import (
+    WARNING_STRATEGIES,
+    alert_of_slow_attempts,
+    alert_of_slow_processes,
+)
 from common.store.fixed_statement import FixedStatement
-from common.store.master.alerts import alert_of_slow_attempts, alert_of_slow_processes
 from common.store.master.ports import TimeoutStore
 from common.store.master.submissions import DEPENDENT, SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import AnyRow, any_of, repeatable, transaction, unnested
 
-_WARNING: Final = (TimeoutStrategy.WARN, TimeoutStrategy.WARNFAILED)
 _FAILING: Final = (TimeoutStrategy.FAILED, TimeoutStrategy.WARNFAILED)
 
 _NOW: Final = bindparam("now", type_=DateTime(timezone=True))
@@ -109,7 +112,9 @@ _IS_OF_LIVE_RUN: Final = and_(
     process_instance.c.state.in_(LIVE_PROCESS_STATES),
 )
 _IS_TO_WARN_OF: Final = and_(
-    _IS_SLOW, task_instance.c.alert_flag == 0, task_instance.c.timeout_strategy.in_(_WARNING)
+    _IS_SLOW,
+    task_instance.c.alert_flag == 0,
+    task_instance.c.timeout_strategy.in_(WARNING_STRATEGIES),
 )
 _SLOW_ATTEMPTS: Final = (
     select(task_instance.c.id, task_instance.c.name, process_instance.c.warning_group_id)
@@ -225,7 +230,7 @@ class PostgresTimeoutStore(TimeoutStore):
 
 def _processes(db: Connection, now: datetime) -> int:
     slow = db.execute(_TIME_PROCESSES_OUT, {"now": now}).all()
-    warned = sorted((row for row in slow if row.timeout_strategy in _WARNING), key=_by_id)
+    warned = sorted((row for row in slow if row.timeout_strategy in WARNING_STRATEGIES), key=_by_id)
     alert_of_slow_processes(db, warned, now)
     return len(slow)
 

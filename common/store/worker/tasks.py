@@ -38,6 +38,7 @@ from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam, ParamKey
+from common.model.failures import FailureReason
 from common.model.grants import GrantKind
 from common.model.offers import Offer
 from common.model.spark import SparkFacts
@@ -47,6 +48,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.workers import WorkerMode, mode_of
+from common.store.alerts import alert_of_timed_out_attempts
 from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
 from common.store.queue_entries import IS_COMPLEMENT
@@ -432,14 +434,20 @@ class PostgresTaskStore(TaskStore):
             rows["ended_failure"] = [end.reported_failure for end in ends]
             rows |= facts_arrays("ended", [end.facts for end in ends])
         quality = {end.task_instance_id: end.quality for end in ends if end.quality}
+        timed_out = frozenset(
+            end.task_instance_id for end in ends if end.reported_failure is FailureReason.TIMED_OUT
+        )
         try:
-            if not quality:
+            if not quality and not timed_out:
                 with single(self._engine) as db:
                     return frozenset(row.id for row in statement.rows(db, rows | _holder(node)))
             with transaction(self._engine) as db:
                 accepted = frozenset(statement.execute(db, rows | _holder(node)).scalars())
                 found = {task_id: quality[task_id] for task_id in accepted & quality.keys()}
-                keep_quality(db, found)
+                if found:
+                    keep_quality(db, found)
+                if accepted & timed_out:
+                    alert_of_timed_out_attempts(db, accepted & timed_out)
             return accepted
         except (DBAPIError, ValueError, OverflowError) as error:
             # In PostgreSQL's own words: the driver's quote the values, which are the task's.
