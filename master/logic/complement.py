@@ -24,7 +24,7 @@ def step(found: ComplementSnapshot) -> ComplementStep:
                 return _run(found)
             return ComplementStep(state=ComplementState.PAUSE)
         case ComplementState.READY_STOP if not found.live:
-            if not (found.pending or found.failed):
+            if not (found.pending or found.failed or found.cancelled):
                 return _run(found)  # It had ended before the cancellation took effect (T32b).
             return ComplementStep(state=ComplementState.STOP, reason="cancelled")
         case _:

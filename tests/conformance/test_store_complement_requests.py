@@ -107,8 +107,8 @@ def test_a_cancel_takes_back_what_nobody_has_taken_and_stops_the_rest(db: Tables
     assert advance(db, now=LATER + MINUTE) == Progressed(begun=0, moving=False)
     assert states(db, complement_id) == [
         "success",
-        "failure",
-        "failure",
+        "cancelled",
+        "cancelled",
         "cancelled",
         "cancelled",
         "cancelled",
@@ -137,10 +137,37 @@ def test_a_paused_run_does_not_keep_a_cancelled_complement_from_its_end(db: Tabl
     end_run(db, paused, ProcessState.PAUSE)
     request(db, complement_id, READY_STOP)
     advance(db)
-    assert states(db, complement_id) == ["failure", "cancelled"]
+    assert states(db, complement_id) == ["cancelled", "cancelled"]
     reason = dates_of(db, complement_id)[0]["reason"]
     assert "was paused when the complement was cancelled" in reason
     assert the_complement(db, complement_id)["state"] == ComplementState.STOP
+
+
+def test_a_cancel_whose_stopped_run_was_the_last_date_ends_as_stopped(db: Tables) -> None:
+    complement_id = under_way(db, 2, begun=2)
+    failed, stopped = (run_of(db, complement_id, place) for place in range(2))
+    request(db, complement_id, READY_STOP)
+    advance(db)
+    end_run(db, stopped, ProcessState.STOP)
+    end_run(db, failed, ProcessState.SUCCESS)
+    advance(db)
+    assert states(db, complement_id) == ["success", "cancelled"]
+    assert the_complement(db, complement_id)["state"] == ComplementState.STOP
+
+
+def test_a_run_that_fails_while_its_complement_is_cancelled_has_failed(db: Tables) -> None:
+    complement_id = under_way(db, 2)
+    request(db, complement_id, READY_STOP)
+    end_run(db, run_of(db, complement_id), ProcessState.FAILURE)
+    advance(db)
+    assert states(db, complement_id) == ["failure", "cancelled"]
+
+
+def test_a_run_that_a_person_stops_fails_its_date(db: Tables) -> None:
+    complement_id = under_way(db, 2)
+    end_run(db, run_of(db, complement_id), ProcessState.STOP)
+    advance(db)
+    assert states(db, complement_id)[0] == "failure"
 
 
 def test_a_cancel_does_not_weaken_what_is_wanted_of_a_run_already(db: Tables) -> None:

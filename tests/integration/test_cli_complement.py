@@ -482,7 +482,7 @@ def test_a_cancelled_complement_stops_its_runs_and_begins_no_further_date(
     world.turn()
     with world.turning():
         cancelled = document(cli, "cancel 1")
-    assert (cancelled["state"], cancelled["failure"], cancelled["cancelled"]) == ("STOP", 2, 2)
+    assert (cancelled["state"], cancelled["failure"], cancelled["cancelled"]) == ("STOP", 0, 4)
     world.rest()
     follower = document(cli, "show 2")
     assert (follower["state"], follower["pending"]) == ("FAILURE", 4)

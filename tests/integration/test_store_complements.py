@@ -288,7 +288,7 @@ def test_a_date_that_begins_while_its_complement_is_cancelled_is_stopped(
     end_runs(here, ProcessState.STOP)
     advance(here)
     assert state_of(here, complement_id) is ComplementState.STOP
-    assert date_states(here) == ["failure", "cancelled"]
+    assert date_states(here) == ["cancelled", "cancelled"]
 
 
 def test_commands_that_nobody_holds_are_withdrawn_and_those_held_are_not(

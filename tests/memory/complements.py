@@ -238,6 +238,7 @@ class MemoryComplementStore(ComplementStore):
             pending=counts[DateState.PENDING],
             live=sum(counts[state] for state in _LIVE_DATES),
             failed=counts[DateState.FAILURE],
+            cancelled=counts[DateState.CANCELLED],
             after_id=row.after_id,
             after_state=None if above is None else ComplementState(above.state),
         )
@@ -302,10 +303,12 @@ class MemoryComplementStore(ComplementStore):
         elif state in _LOST:
             how = "failed" if state is ProcessState.FAILURE else "was stopped"
             reason = process.state_reason or f"process instance {process.id} {how}"
-            self._put(tx, date, DateState.FAILURE, reason, now)
+            is_cancelled = state is ProcessState.STOP and row.state == ComplementState.READY_STOP
+            ended = DateState.CANCELLED if is_cancelled else DateState.FAILURE
+            self._put(tx, date, ended, reason, now)
         elif state is ProcessState.PAUSE and row.state == ComplementState.READY_STOP:
             reason = f"process instance {process.id} was paused when the complement was cancelled"
-            self._put(tx, date, DateState.FAILURE, reason, now)
+            self._put(tx, date, DateState.CANCELLED, reason, now)
 
     def _make_pending(self, tx: Transaction, date: ComplementDateRecord, now: datetime) -> None:
         tx.update(

@@ -40,6 +40,7 @@ _STEPS = {
     ("advance", DateState.SUBMITTED, DateState.FAILURE),
     ("advance", DateState.RUNNING, DateState.SUCCESS),
     ("advance", DateState.RUNNING, DateState.FAILURE),
+    ("advance", DateState.RUNNING, DateState.CANCELLED),
     ("advance", DateState.FAILURE, DateState.RUNNING),
     ("advance", DateState.FAILURE, DateState.SUCCESS),
     ("take", DateState.SUBMITTED, DateState.RUNNING),

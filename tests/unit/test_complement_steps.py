@@ -93,6 +93,7 @@ def test_a_cancel_begins_nothing_and_is_over_when_what_runs_has_ended() -> None:
     assert step(found(ready, pending=3, live=1)) == ComplementStep(state=ready)
     assert step(found(ready, pending=3)).state is ComplementState.STOP
     assert step(found(ready, failed=1)).state is ComplementState.STOP
+    assert step(found(ready, cancelled=1)).state is ComplementState.STOP
     assert step(found(ComplementState.STOP)).state is ComplementState.STOP
 
 

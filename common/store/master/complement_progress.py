@@ -101,11 +101,19 @@ def _has_ended(state: ColumnElement[int]) -> ColumnElement[bool]:
     return or_(_RUN.c.id.is_(None), is_over)
 
 
+_SEEN_STATE: Final = bindparam("seen_state", type_=Integer)
+# The cancellation has stopped or kept these runs: their dates did not fail.
+_IS_CANCELLED: Final = and_(
+    _SEEN_STATE == ComplementState.READY_STOP,
+    _RUN.c.state.in_((ProcessState.STOP, ProcessState.PAUSE)),
+)
+_HOW_ENDED: Final = case((_RUN.c.state == ProcessState.STOP, " was stopped"), else_=" failed")
 _ENDED: Final = (
     select(
         _LOOKED_AT.c.id,
         case(
             (_RUN.c.state == ProcessState.SUCCESS, DateState.SUCCESS.value),
+            (_IS_CANCELLED, DateState.CANCELLED.value),
             else_=DateState.FAILURE.value,
         ).label("state"),
         case(
@@ -120,17 +128,13 @@ _ENDED: Final = (
                 ),
             ),
             (func.coalesce(_RUN.c.state_reason, "") != "", _RUN.c.state_reason),
-            (
-                _RUN.c.state == ProcessState.STOP,
-                func.concat("process instance ", _RUN.c.id, " was stopped"),
-            ),
-            else_=func.concat("process instance ", _RUN.c.id, " failed"),
+            else_=func.concat("process instance ", _RUN.c.id, _HOW_ENDED),
         ).label("reason"),
     )
     .outerjoin_from(_LOOKED_AT, _RUN, _RUN.c.id == _LOOKED_AT.c.process_instance_id)
     .where(_IS_LOOKED_AT)
     .where(_LOOKED_AT.c.state == DateState.RUNNING)
-    .where(_has_ended(bindparam("seen_state", type_=Integer)))
+    .where(_has_ended(_SEEN_STATE))
     .subquery("ended")
 )
 _SETTLE: Final = (
@@ -249,6 +253,7 @@ _SIGHTS: Final = select(
     _number(DateState.PENDING).label("pending"),
     _number(DateState.SUBMITTED, DateState.RUNNING).label("live"),
     _number(DateState.FAILURE).label("failed"),
+    _number(DateState.CANCELLED).label("cancelled"),
 ).outerjoin_from(
     complement, _FORMER, (_FORMER.c.id == complement.c.after_id) & (complement.c.after_id != 0)
 )
@@ -592,6 +597,7 @@ def _snapshot(row: AnyRow) -> ComplementSnapshot:
         pending=row.pending,
         live=row.live,
         failed=row.failed,
+        cancelled=row.cancelled,
         after_id=row.after_id,
         after_state=None if row.after_state is None else ComplementState(row.after_state),
     )

@@ -171,7 +171,7 @@ class Bars:
 
         view = sight.view
         total = view.count()
-        failed = view.count(DateState.FAILURE, DateState.CANCELLED)
+        failed = view.count(DateState.FAILURE)
         good = view.count(DateState.SUCCESS, DateState.SKIPPED)
         width = min(_BAR, max(10, self._console.width - 50))
         widths = _shares(width, total, (good, failed, view.count(*LIVE_DATES)))
