@@ -97,6 +97,7 @@ class Master:
         self.wakes = Wakes()
         self.identity = Identity(registry.membership)
         self._failover_store = stores.failover
+        self._clock = clock
         graphs = GraphCache()
         self.queue = QueueLoop(
             stores.runs,
@@ -268,6 +269,16 @@ class Master:
             self.wakes.wake(AssignLoop.name)
         if saved.dependents:
             self.dependents.on_new_wait()
+
+    def hand_over(self) -> int:
+        """Release the runs for other masters, once all loops have stopped; return the number.
+
+        A planned stop is no loss, so no alert follows.
+        """
+        node = self.identity.node
+        if node is None:
+            return 0
+        return self._failover_store.hand_over(node, now=self._clock.now())
 
     def attempt_ended(self, task_instance_id: int) -> None:
         """Note the end of an attempt that a notification tells of; from any thread."""

@@ -192,7 +192,11 @@ def run(config: Config) -> int:
         metrics.command_backlog.set_function(lambda: _backlog(commands)[0])
         metrics.command_oldest_seconds.set_function(lambda: _backlog(commands)[1])
         show_standing(registry)
-        return service.run()
+        code = service.run()
+        if code == 0:
+            # Only after a stop as planned: a crash of a loop is a loss that people have to know.
+            _hand_over(master)
+        return code
 
 
 def _embedded_loops(config: Config, clock: Clock) -> Iterator[EmbeddedLoop]:
@@ -234,6 +238,17 @@ def _backlog(commands: PostgresCommandStore) -> tuple[float, float]:
     except ServiceUnreachableError:
         return math.nan, math.nan
     return count, age.total_seconds()
+
+
+def _hand_over(master: Master) -> None:
+    try:
+        count = master.hand_over()
+    except ServiceUnreachableError as error:
+        # Other masters find the runs by their absent owner then, and raise an alert.
+        log.warning("could not hand the runs over", extra={"cause": str(error)})
+        return
+    if count:
+        log.info("runs were handed over", extra={"count": count})
 
 
 def _leave(registry: Registry) -> None:

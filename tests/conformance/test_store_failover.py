@@ -29,15 +29,18 @@ from tests.conformance.store_tables import (
     Tables,
     a_run,
     a_submit,
+    always,
     an_end,
     claim,
     end,
     end_run,
     fail_over,
     finish,
+    has,
     save,
     submit,
     take,
+    the_process,
     the_task,
 )
 
@@ -81,6 +84,23 @@ def test_a_lost_masters_runs_are_recovered_once_and_resumed_by_another(db: Table
     assert save(db, first, a_submit("a")).lost == {first}
     assert db.failover.run_owners() == {OTHER_MASTER}
     assert db.failover.recover_runs(MASTER, now=LATER) == 0
+
+
+def test_a_master_that_hands_its_runs_over_raises_no_alert(db: Tables) -> None:
+    owned, over, other = a_run(db), a_run(db), a_run(db, node=OTHER_MASTER)
+    end_run(db, over)
+    assert db.failover.hand_over(MASTER, now=LATER) == 1
+    assert db.failover.hand_over(MASTER, now=LATER) == 0
+    assert has(the_process(db, owned), state=1, host=None, owner_incarnation=None, owner_epoch=1)
+    assert db.failover.run_owners() == {OTHER_MASTER}
+    assert save(db, owned, a_submit("a")).lost == {owned}
+    assert db.failover.recover_runs(MASTER, now=LATER) == 0
+    assert db.failover.recover_ownerless(now=LATER) == 1
+    plan = Resume(process_instance_id=owned.process_instance_id, epoch=owned.epoch)
+    (handled,) = take(db, always(plan), node=OTHER_MASTER)
+    assert handled.ownership == replace(owned, host=OTHER_MASTER.address, epoch=2)
+    assert db.rows(t.alert) == []
+    assert the_process(db, other)["host"] == OTHER_MASTER.address
 
 
 @pytest.mark.parametrize("column", ["host", "owner_incarnation"])

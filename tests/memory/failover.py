@@ -38,6 +38,19 @@ class MemoryFailoverStore(FailoverStore):
             if task.host is not None and task.worker_incarnation is not None
         )
 
+    def hand_over(self, leaving: Node, *, now: datetime) -> int:
+        runs = [each for each in self._db.live_runs(leaving) if each.state in _DRIVEN]
+        with self._db.transaction("hand_over", by=leaving) as tx:
+            for process in runs:
+                tx.update(
+                    self._db.processes,
+                    process.id,
+                    host=None,
+                    owner_incarnation=None,
+                    update_time=now,
+                )
+        return len(runs)
+
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
         with self._db.transaction("recover_runs") as tx:
             recovered = self._recover(tx, self._db.live_runs(dead), now)

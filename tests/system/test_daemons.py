@@ -397,7 +397,9 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(operator: Operator) -> None:
     assert operator.told("instance", "show", instance_id)["state"] == "STOP"
 
 
-def test_a_worker_that_is_restarted_goes_on_with_its_tasks(operator: Operator) -> None:
+def test_a_planned_restart_of_a_daemon_keeps_its_tasks_and_raises_no_alert(
+    operator: Operator,
+) -> None:
     gate = operator.home / "gate"
     operator.define("patient", f"until [ -e '{gate}' ]; do sleep 0.05; done; echo let through")
     operator.does("run", "patient")
@@ -421,9 +423,17 @@ def test_a_worker_that_is_restarted_goes_on_with_its_tasks(operator: Operator) -
     assert (after["port"], after["state"]) == (before["port"], "ready")
     assert after["pid"] != before["pid"]
     assert after["incarnation"] != before["incarnation"]
+    operator.does("server", "restart", "master-server")
     gate.touch()
     assert operator.run("instance", "watch", instance_id).returncode == 0
     assert [(task["attempt"], task["state"]) for task in tasks()] == [(1, "SUCCESS")]
+    alerts = operator.told("alert", "list")
+    assert [each for each in alerts if each["title"] == "Fault tolerance warning"] == []
+    run = operator.told("instance", "show", instance_id)
+    assert (run["command_type"], run["first_command_type"]) == (
+        "RECOVER_TOLERANCE_FAULT_PROCESS",
+        "START_PROCESS",
+    )
 
 
 def test_a_worker_can_serve_a_group_and_its_options_outlive_a_restart(operator: Operator) -> None:

@@ -133,6 +133,25 @@ _IS_OWNERLESS: Final = and_(
 _IS_ANY_OWNERLESS: Final = FixedStatement(
     select(exists().where(_IS_OWNERLESS).where(~_IS_AWAITED)), prepared=True
 )
+_OWN_RUNS: Final = (
+    select(process_instance.c.id)
+    .where(process_instance.c.host == bindparam("dead_host"))
+    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
+    .where(process_instance.c.state.in_(_DRIVEN))
+    # Said so that the index of the live ones is used.
+    .where(_IS_LIVE)
+    # In order of id, as all that lock several runs do it.
+    .order_by(process_instance.c.id)
+    .with_for_update(key_share=True)
+    .cte("own_runs")
+)
+_HAND_OVER: Final = (
+    update(process_instance)
+    .where(process_instance.c.id == _OWN_RUNS.c.id)
+    .where(process_instance.c.host == bindparam("dead_host"))
+    .where(process_instance.c.owner_incarnation == bindparam("incarnation"))
+    .values(host=None, owner_incarnation=None, update_time=bindparam("now"))
+)
 _RECOVER_OWNERLESS: Final = _recovery(_IS_OWNERLESS)
 
 _IS_HELD: Final = and_(
@@ -203,6 +222,10 @@ class PostgresFailoverStore(FailoverStore):
         if not is_any:
             return 0
         return repeatable(self._engine, recover, begin=transaction)
+
+    def hand_over(self, leaving: Node, *, now: datetime) -> int:
+        with transaction(self._engine) as db:
+            return db.execute(_HAND_OVER, _lost(leaving, now)).rowcount
 
     def recover_runs(self, dead: Node, *, now: datetime) -> int:
         # Twice is harmless, hence once more if the connection was lost: one recovery waits for a

@@ -239,8 +239,19 @@ class FailoverStore(Protocol):
         """Put a RECOVER_TOLERANCE_FAULT_PROCESS command for each of its runs; return the number."""
         ...
 
+    def hand_over(self, leaving: Node, *, now: datetime) -> int:
+        """Release the runs of a master that is about to leave; return the number.
+
+        `recover_ownerless` then has them recovered, without the alert of a lost master. The master
+        drives none of them any more.
+        """
+        ...
+
     def recover_ownerless(self, *, now: datetime) -> int:
-        """Do the same for live runs that name no owner, whose rows a person has spoilt."""
+        """Do the same as `recover_runs`, but for live runs that name no owner.
+
+        A master handed them over when it left, or a person has spoilt their rows.
+        """
         ...
 
     def mark_lost(self, missing: Node, *, now: datetime) -> int:
