@@ -150,7 +150,9 @@ class Instance(Answer):
     """A run of a definition.
 
     `version` numbers the run's copy of the definition; null if it is unknown. `latest_version`
-    numbers the current definition; null if the definition was deleted.
+    numbers the current definition; null if the definition was deleted. `duration` counts from
+    `duration_from`: it leaves out the time between an end and a restart, and the wait for a turn.
+    `command_type` is the last command, `first_command_type` the one that started the run.
     """
 
     id: int
@@ -164,11 +166,13 @@ class Instance(Answer):
     wanted_state: str | None
     reason: str | None
     command_type: str | None
+    first_command_type: str | None
     run_times: int
     schedule_time: datetime | None
     start_time: datetime
     end_time: datetime | None
     duration: timedelta | None
+    duration_from: datetime
     host: str | None
     failure_strategy: str | None
     priority: str | None

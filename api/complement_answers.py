@@ -122,6 +122,7 @@ class ComplementDate(Answer):
     start_time: datetime | None
     end_time: datetime | None
     duration: timedelta | None
+    duration_from: datetime | None
     reason: str | None
     update_time: datetime
 

@@ -137,8 +137,9 @@ class _ReportedDates:
             self._reported.update(map(_key, new))
         self._since = now
         for each in new:
-            if each.state == DateState.SUCCESS and each.start_time and each.end_time:
-                self._durations.append(each.end_time - each.start_time)
+            span = each.duration(now)
+            if each.state == DateState.SUCCESS and each.end_time and span is not None:
+                self._durations.append(span)
         del self._durations[:-KEPT_DURATIONS]
         known = self._durations or self._history
         return Sight(
@@ -182,7 +183,7 @@ def time_left(sight: Sight, *, now: datetime) -> timedelta | None:
     view = sight.view
     if sight.typical is None or sight.has_ended:
         return None
-    begun = [now - date.start_time for date in sight.live if date.start_time is not None]
+    begun = [span for date in sight.live if (span := date.duration(now)) is not None]
     rest = sum((max(timedelta(), sight.typical - span) for span in begun), timedelta())
     unbegun = view.count(DateState.PENDING, *LIVE_DATES) - len(begun)
     lost = view.count(DateState.FAILURE) if view.on_failure == OnFailure.STOP else 0

@@ -115,9 +115,6 @@ def date_row(
     date: ComplementDateView, *, timezone_id: str, date_rule: str, now: datetime
 ) -> dict[str, object]:
     """One date of a complement, with the run that it has become."""
-    span = None
-    if date.start_time is not None:
-        span = max(timedelta(), (date.end_time or now) - date.start_time)
     return {
         "position": date.position,
         "date": date_text(date.schedule_time, timezone_id),
@@ -128,7 +125,8 @@ def date_row(
         "instance_state": name_of(ProcessState, date.instance_state),
         "start_time": date.start_time,
         "end_time": date.end_time,
-        "duration": span,
+        "duration": date.duration(now),
+        "duration_from": date.duration_from,
         "reason": date.reason,
     }
 

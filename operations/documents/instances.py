@@ -46,6 +46,7 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
     """One process instance. `wanted_state` is the requested state that it has not reached.
 
     `version` is the version of the run's copy of the definition, `latest_version` the newest one.
+    `first_command_type` is the command that started it, `command_type` the last one.
     """
     return {
         "id": view.id,
@@ -60,13 +61,15 @@ def instance_row(view: ProcessInstanceView, *, now: datetime) -> dict[str, objec
         "wanted_state": name_of(ProcessState, view.wanted_state),
         "reason": view.state_reason,
         "command_type": name_of(CommandType, view.command_type),
+        "first_command_type": view.first_command or name_of(CommandType, view.command_type),
         "run_times": view.run_times,
         "failure_strategy": name_of(FailureStrategy, view.failure_strategy),
         "priority": name_of(Priority, view.priority),
         "schedule_time": view.schedule_time,
         "start_time": view.start_time,
         "end_time": view.end_time,
-        "duration": _span(view.start_time, view.end_time, now),
+        "duration": view.duration(now),
+        "duration_from": view.duration_from or view.start_time,
         "host": view.host,
         "owner_epoch": view.owner_epoch,
         "root_id": view.root_id or None,

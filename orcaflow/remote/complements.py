@@ -232,9 +232,11 @@ class _Reported:
         fresh = [each for key, each in keys.items() if key not in self._keys]
         self._keys.update(keys)
         self._durations += [
-            each.end_time - each.start_time
+            span
             for each in fresh
-            if each.state == DateState.SUCCESS and each.start_time and each.end_time
+            if each.state == DateState.SUCCESS
+            and each.end_time
+            and (span := each.duration(each.end_time)) is not None
         ]
         del self._durations[:-KEPT_DURATIONS]
         return fresh
@@ -297,6 +299,7 @@ def _date_of(row: Mapping[str, Any], complement_id: int) -> ComplementDateView:
         start_time=moment_of(row["start_time"]),
         end_time=moment_of(row["end_time"]),
         update_time=datetime.fromisoformat(row["update_time"]),
+        duration_from=moment_of(row["duration_from"]),
     )
 
 

@@ -52,6 +52,8 @@ def instance_of(row: Mapping[str, Any]) -> ProcessInstanceView:
         project_name=row["project"],
         definition_version=row["version"],
         latest_version=row["latest_version"],
+        duration_from=moment_of(row["duration_from"]),
+        first_command=row["first_command_type"] or "",
     )
 
 

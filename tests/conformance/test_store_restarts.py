@@ -123,6 +123,31 @@ def test_t38_a_restart_makes_the_run_live_with_a_new_owner_and_a_clean_row(db: T
     assert save(db, owned, a_submit("c")).lost == {owned}
 
 
+def test_idle_time_before_a_restart_is_no_part_of_the_duration(db: Tables) -> None:
+    owned = an_ended_run(db)  # It has executed from noon for a minute.
+    again = carry_out(db, a_restart(owned, "b"), now=LATER + 10 * MINUTE).ownership
+    assert again is not None
+    executed = LATER + 9 * MINUTE
+    assert has(the_process(db, again), start_time=NOON, duration_from=executed)
+    stopped = FinishProcess(state=ProcessState.FAILURE, reason="it broke")
+    save(db, again, stopped, at=LATER + 12 * MINUTE)
+    third = carry_out(db, a_restart(again, "b"), now=LATER + 20 * MINUTE).ownership
+    assert third is not None
+    assert the_process(db, third)["duration_from"] == executed + 8 * MINUTE
+    save(db, third, stopped, at=LATER + 21 * MINUTE)
+    afresh = carry_out(db, a_restart(third, "b", afresh=True), now=LATER + 30 * MINUTE).ownership
+    assert afresh is not None
+    start = LATER + 30 * MINUTE
+    assert has(the_process(db, afresh), start_time=start, duration_from=None)
+
+
+def test_a_restart_on_a_clock_that_was_set_back_makes_the_duration_no_longer(db: Tables) -> None:
+    owned = an_ended_run(db)
+    again = carry_out(db, a_restart(owned, "b"), now=NOON).ownership
+    assert again is not None
+    assert the_process(db, again)["duration_from"] == NOON
+
+
 def test_a_restart_resets_exactly_the_named_and_keeps_every_other_result(db: Tables) -> None:
     owned = an_ended_run(db)
     before = db.rows(t.task_instance)

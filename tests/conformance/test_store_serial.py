@@ -435,6 +435,8 @@ def test_a_restarted_run_that_has_had_its_turn_began_when_it_did(db: Tables, afr
         state=1,
         start_time=LATER if afresh else NOON,
         restart_time=LATER + MINUTE,
+        # It has executed for no time, and has waited since.
+        duration_from=LATER + MINUTE,
     )
 
 

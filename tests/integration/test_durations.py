@@ -11,14 +11,19 @@ from sqlalchemy import Connection, insert
 
 from common.schedule_simulator import Peak
 from common.store.connect import engine
+from common.store.people.complement_views import dates_of_complement
 from common.store.people.durations import recent_durations, recent_peaks
+from common.store.people.views import process_instances
 from common.store.tables import (
+    complement,
+    complement_date,
     process_instance,
     relation_process_instance,
     task_group,
     task_group_queue,
     task_instance,
 )
+from operations.documents.instances import instance_row
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 FLIGHTS, OTHER, NEVER_RUN = 11, 12, 13
@@ -100,6 +105,50 @@ def test_only_a_whole_success_in_one_go_tells_how_long_a_run_takes(db: Connectio
 def test_a_clock_that_was_set_back_gives_no_negative_span(db: Connection) -> None:
     a_run(db, took=-3)
     assert recent_durations(db, [FLIGHTS]) == {FLIGHTS: minutes(0)}
+
+
+def test_every_view_of_a_restarted_run_leaves_its_idle_time_out(db: Connection) -> None:
+    run = a_run(
+        db,
+        took=20,
+        restart_time=NOON + timedelta(minutes=18),
+        duration_from=NOON + timedelta(minutes=15),
+        command_type=4,
+        history_cmd="SCHEDULER,START_FAILURE_TASK_PROCESS",
+    )
+    (view,) = process_instances(db, definition_id=FLIGHTS)
+    row = instance_row(view, now=NOON + timedelta(days=1))
+    assert (row["start_time"], row["duration"]) == (NOON, timedelta(minutes=5))
+    assert row["command_type"] == "START_FAILURE_TASK_PROCESS"
+    assert row["first_command_type"] == "SCHEDULER"
+    number = db.scalars(
+        insert(complement)
+        .values(process_definition_id=FLIGHTS, timezone_id="UTC")
+        .returning(complement.c.id)
+    ).one()
+    db.execute(
+        insert(complement_date).values(
+            complement_id=number,
+            position=1,
+            schedule_time=NOON,
+            state="success",
+            process_instance_id=run,
+        )
+    )
+    (date,) = dates_of_complement(db, number)
+    assert date.duration(NOON + timedelta(days=1)) == timedelta(minutes=5)
+
+
+def test_a_run_that_waits_for_its_turn_has_no_duration(db: Connection) -> None:
+    a_run(db, state=14, end_time=None, history_cmd=None)
+    (view,) = process_instances(db, definition_id=FLIGHTS)
+    row = instance_row(view, now=NOON + timedelta(days=1))
+    assert (row["duration"], row["first_command_type"]) == (None, "SCHEDULER")
+
+
+def test_a_run_that_a_former_version_restarted_afresh_counts_from_its_start(db: Connection) -> None:
+    a_run(db, took=4, restart_time=NOON, duration_from=NOON - timedelta(minutes=3))
+    assert recent_durations(db, [FLIGHTS]) == {FLIGHTS: minutes(4)}
 
 
 def test_a_peak_is_the_most_tasks_at_one_time(db: Connection) -> None:

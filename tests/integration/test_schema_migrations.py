@@ -143,7 +143,9 @@ def test_a_former_database_is_refused_until_it_is_upgraded_and_keeps_its_rows(
     with former.connect() as db:
         after = db.execute(text("SELECT * FROM t_ds_process_instance ORDER BY id")).mappings()
         assert [dict(row) for row in after] == [
-            row | {"command_id": None, "definition_version": None, "business_time": None}
+            row
+            | {"command_id": None, "definition_version": None}
+            | {"business_time": None, "duration_from": None}
             for row in rows
         ]
 

@@ -488,7 +488,12 @@ class MemoryCommandStore(CommandStore):
             columns |= self._held_up(tx, plan.execution_type, others, now)
         scope = plan.run_scope
         columns |= {name: value for name, value in given.items() if value is not None}
-        columns |= {"restart_time": now} | ({"start_time": now} if plan.afresh else {})
+        columns |= {
+            "restart_time": now,
+            "duration_from": process.without_idle_time(process.end_time, now),
+        }
+        if plan.afresh:
+            columns |= {"start_time": now, "duration_from": None}
         if plan.version is not None:
             columns |= _columns_of(plan.version)
         columns |= {
@@ -541,6 +546,7 @@ class MemoryCommandStore(CommandStore):
                     "state": int(ProcessState.RUNNING),
                     "start_time": now if process.restart_time is None else process.start_time,
                     "restart_time": now,
+                    "duration_from": process.after_waiting(now),
                 }
             case CommandType.RECOVER_WAITTING_THREAD:
                 if process.state != ProcessState.WAITING_THREAD:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeAlias, TypeVar
 
 from common.model.cluster import Node
@@ -166,6 +166,16 @@ class ProcessRecord:
     command_id: int | None = None
     definition_version: int | None = None
     business_time: datetime | None = None
+    duration_from: datetime | None = None
+
+    def without_idle_time(self, since: datetime | None, now: datetime) -> datetime:
+        """The start of its duration after it was idle between these moments."""
+        idle = max(timedelta(), now - (since or now))
+        return max(self.start_time, self.duration_from or self.start_time) + idle
+
+    def after_waiting(self, now: datetime) -> datetime:
+        """The start of its duration after it has waited for its turn until now."""
+        return self.without_idle_time(self.restart_time or self.start_time, now)
 
     @property
     def moment(self) -> datetime:

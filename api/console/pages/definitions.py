@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
 from fastapi import Response
@@ -174,7 +173,7 @@ def _grid(visit: Visit, names: Sequence[str], found: Sequence[ProcessInstanceVie
             state=each.state,
             wanted_state=each.wanted_state,
             start_time=each.start_time,
-            span=_span(each.start_time, each.end_time),
+            span=None if each.end_time is None else each.duration(each.end_time),
         )
         for each in found
     ]
@@ -190,10 +189,6 @@ def _grid(visit: Visit, names: Sequence[str], found: Sequence[ProcessInstanceVie
             for each in cells
         },
     )
-
-
-def _span(start: datetime | None, end: datetime | None) -> timedelta | None:
-    return None if start is None or end is None else max(end - start, timedelta())
 
 
 PAGES: Final = (

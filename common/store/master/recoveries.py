@@ -52,6 +52,7 @@ from common.model.states import (
     ExecutionType,
     ProcessState,
 )
+from common.store.executed import after_waiting, without_idle_time
 from common.store.master.beginnings import claim_parents, discarded, not_waiting, refused, relate
 from common.store.master.endings import give_up_promises
 from common.store.master.serial import is_serial_no_more, other_live_runs, want_stopped
@@ -174,6 +175,7 @@ class Recoverer:
             "timeout_flag": 0,
             # From now on a time-out counts anew; the start stays what a person knows it by.
             "restart_time": self.now,
+            "duration_from": without_idle_time(process_instance.c.end_time, _moment(self.now)),
             "run_scope": (
                 None
                 if plan.run_scope is None
@@ -188,7 +190,7 @@ class Recoverer:
         if plan.command_param is not None:
             columns["command_param"] = plan.command_param
         if plan.afresh:
-            columns["start_time"] = self.now
+            columns |= {"start_time": self.now, "duration_from": None}
         if plan.version is not None:
             columns |= _columns_of(plan.version)
         if plan.child_of is not None:
@@ -229,6 +231,7 @@ class Recoverer:
                         else_=process_instance.c.start_time,
                     ),
                     "restart_time": self.now,
+                    "duration_from": after_waiting(_moment(self.now)),
                 }
                 reason = f"it is not the turn of process instance {plan.process_instance_id}"
             case _:

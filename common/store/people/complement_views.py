@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -28,6 +28,7 @@ from common.model.complement_states import DateState
 from common.model.date_rules import Slot
 from common.model.rights import DATABASE, Principal
 from common.store.business_times import newest_run_in
+from common.store.executed import duration_from
 from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
@@ -97,6 +98,13 @@ class ComplementDateView:
     start_time: datetime | None
     end_time: datetime | None
     update_time: datetime
+    duration_from: datetime | None = None
+    """The start of the run's duration; later than its start by the time that it was idle."""
+
+    def duration(self, now: datetime) -> timedelta | None:
+        """Return the time in which its run was live until `now`; None without a run."""
+        since = self.duration_from or self.start_time
+        return None if since is None else max(timedelta(), (self.end_time or now) - since)
 
 
 def complements(
@@ -249,6 +257,7 @@ _DATES: Final[Select[Any]] = select(
     process_instance.c.start_time,
     process_instance.c.end_time,
     complement_date.c.update_time,
+    duration_from(process_instance).label("duration_from"),
 ).outerjoin_from(
     complement_date,
     process_instance,
@@ -329,4 +338,5 @@ def _date(row: Row[*tuple[Any, ...]]) -> ComplementDateView:
         start_time=row.start_time,
         end_time=row.end_time,
         update_time=row.update_time,
+        duration_from=row.duration_from,
     )

@@ -30,6 +30,7 @@ from common.model.command_param import ParamKey
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.states import ExecutionType, ProcessState, TaskDependType
 from common.schedule_simulator import Peak
+from common.store.executed import duration_from
 from common.store.tables import (
     process_definition,
     process_instance,
@@ -44,7 +45,7 @@ _ASKED: Final = unnested("asked", id=Integer)
 _NEWEST: Final = (
     select(
         process_instance.c.id,
-        (process_instance.c.end_time - process_instance.c.start_time).label("duration"),
+        (process_instance.c.end_time - duration_from(process_instance)).label("duration"),
     )
     .where(process_instance.c.process_definition_id == _ASKED.c.id)
     .where(process_instance.c.state == ProcessState.SUCCESS)

@@ -7,9 +7,8 @@ version has no word for. No daemon decides anything by these views.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
 from functools import cache, partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -28,11 +27,17 @@ from sqlalchemy import (
 
 from common.masking import shown_reason
 from common.model.rights import DATABASE, Principal
-from common.model.run_names import version_in
 from common.model.states import FINISHED_TASK_CODES
+from common.store.executed import duration_from
 from common.store.fixed_statement import FixedRead
 from common.store.people.project_column import project_name
 from common.store.people.run_details import ProcessInstanceDetail
+from common.store.people.view_rows import (  # Re-exported.
+    ProcessInstanceView as ProcessInstanceView,  # noqa: PLC0414
+)
+from common.store.people.view_rows import (
+    TaskInstanceView as TaskInstanceView,  # noqa: PLC0414
+)
 from common.store.tables import (
     RARE_ENDS_OF_RUNS,
     process_definition,
@@ -41,87 +46,6 @@ from common.store.tables import (
 )
 
 _Seen: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
-
-
-class ProcessInstanceView(NamedTuple):
-    """One process instance. `definition_name` is None if the definition has been deleted.
-
-    `root_id` is the instance at the top of the tree that a sub process belongs to, else 0. A frozen
-    dataclass takes fifteen times as long to make, which was a third of a page's work.
-    """
-
-    id: int
-    name: str
-    process_definition_id: int
-    definition_name: str | None
-    state: int
-    wanted_state: int | None
-    state_reason: str | None
-    command_type: int
-    run_times: int
-    failure_strategy: int
-    priority: int
-    schedule_time: datetime | None
-    start_time: datetime
-    end_time: datetime | None
-    host: str | None
-    owner_epoch: int
-    root_id: int = 0
-    parent_task_instance_id: int = 0
-    wanted_deadline: datetime | None = None
-    project_name: str | None = None
-    definition_version: int | None = None
-    """The version that a restart has given it; None: the one in its name."""
-    latest_version: int | None = None
-    """The present version of its definition; None if that has been deleted."""
-
-    @property
-    def version(self) -> int | None:
-        """The version of the definition that it has a copy of; None if that is not known."""
-        if self.definition_version is not None:
-            return self.definition_version
-        return version_in(self.name)
-
-    @property
-    def has_newer_version(self) -> bool:
-        """True if its definition has a later version than the run."""
-        return (self.latest_version or 0) > (self.version or 0) > 0
-
-
-class TaskInstanceView(NamedTuple):
-    """One attempt. `valid` is its `flag`: False once another attempt has taken its place."""
-
-    id: int
-    process_instance_id: int
-    name: str
-    task_type: str
-    attempt: int
-    state: int
-    valid: bool
-    wanted_state: int | None
-    submit_time: datetime | None
-    start_time: datetime | None
-    end_time: datetime | None
-    host: str | None
-    pid: int | None
-    exit_code: int | None
-    reason: str | None
-    retry_at: datetime | None
-    retry_times: int
-    max_retry_times: int
-    execute_path: str | None
-    log_path: str | None
-    app_link: str | None
-    due_at: datetime | None = None
-    branch: str | None = None
-    failure_reason: str | None = None
-    memory_factor: float = 1.0
-    ui_link: str | None = None
-    history_link: str | None = None
-    progress: str | None = None
-    usage: str | None = None
-    lost_at: datetime | None = None
-    """Since when nobody knows whether its processes run; None while that is known."""
 
 
 def process_instances(
@@ -531,6 +455,8 @@ def _instance_columns(run: FromClause) -> tuple[ColumnElement[Any], ...]:
         project_name(process_definition.c.project_id),
         run.c.definition_version,
         process_definition.c.version.label("latest_version"),
+        duration_from(run).label("duration_from"),
+        func.split_part(func.coalesce(run.c.history_cmd, ""), ",", 1).label("first_command"),
     )
 
 

@@ -123,6 +123,8 @@ process_instance: Final = Table(
     number("definition_version", nullable=True),
     # Its moment where that differs from the schedule time; NULL if it does not.
     time("business_time"),
+    # Its start, moved forward by the time for which it lay ended or waited for its turn.
+    time("duration_from"),
     not_empty("name"),
     known_often("state", EXECUTION_STATES),
     known_often("recovery", range(2)),
@@ -150,7 +152,7 @@ process_instance: Final = Table(
         "owner_incarnation owner_epoch wanted_state wanted_at root_id parent_task_instance_id "
         "run_scope restart_time wanted_deadline timeout_strategy timeout_flag timezone_id "
         "execution_type command_id definition_version "
-        "business_time",
+        "business_time duration_from",
         masked="state_reason",
     ),
 )

@@ -37,7 +37,7 @@ INSTANCE_COLUMNS = (
     "definition",
     "project",
     "state",
-    "command_type",
+    "first_command_type",
     "start_time",
     "duration",
     "host",
@@ -69,8 +69,9 @@ def list_(
 
     Fields: id, name, definition, project, version (of the run's copy of the definition),
     latest_version (of the definition now), process_definition_id, state, state_code, wanted_state,
-    reason, command_type, run_times, failure_strategy, priority, schedule_time, start_time,
-    end_time, duration (seconds), host, owner_epoch.
+    reason, command_type (the last one), first_command_type (the one that started it), run_times,
+    failure_strategy, priority, schedule_time, start_time, end_time, duration (seconds, without the
+    time for which the run lay ended before a restart), duration_from, host, owner_epoch.
     """
     from common.clock import SystemClock
     from operations.documents.instances import instance_row

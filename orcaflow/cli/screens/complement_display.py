@@ -107,8 +107,9 @@ class Lines:
         ]
         if date.process_instance_id:
             parts.append(f"process instance {date.process_instance_id}")
-        if date.start_time is not None and date.end_time is not None:
-            parts.append(duration(date.end_time - date.start_time))
+        span = date.duration(now)
+        if span is not None and date.end_time is not None:
+            parts.append(duration(span))
         if date.reason:
             parts.append(escaped(date.reason))
         if left:
@@ -226,7 +227,8 @@ def _running(date: ComplementDateView, view: ComplementView, now: datetime) -> s
     text = date_text(date.schedule_time, view.timezone_id)
     if not date.process_instance_id:
         return f"{text}  waits for a master"
-    span = "" if date.start_time is None else f"  {duration(now - date.start_time)}"
+    took = date.duration(now)
+    span = "" if took is None else f"  {duration(took)}"
     return f"{text}  process instance {date.process_instance_id}{span}"
 
 

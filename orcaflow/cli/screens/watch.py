@@ -114,7 +114,7 @@ def failures(
 
 def _closing(snapshot: RunSnapshot) -> str:
     instance = snapshot.instance
-    span = duration((instance.end_time or instance.start_time) - instance.start_time)
+    span = duration(instance.duration(instance.start_time) or timedelta())
     state = name_of(ProcessState, instance.state)
     return f"{state}: process instance {instance.id} ({escaped(instance.name)}) after {span}"
 
@@ -271,7 +271,7 @@ class Tree:
         instance = snapshot.instance
         state = name_of(ProcessState, instance.state) or ""
         wanted = name_of(ProcessState, instance.wanted_state)
-        span = (instance.end_time or now) - instance.start_time
+        span = instance.duration(now) or timedelta()
         head = Text.assemble(
             (f"{escaped(instance.name)} ", "bold"),
             (state, _style(state)),
