@@ -273,7 +273,7 @@ class Master:
     def hand_over(self) -> int:
         """Release the runs for other masters, once all loops have stopped; return the number.
 
-        A planned stop is no loss, so no alert follows.
+        No alert follows, because a planned stop loses nothing.
         """
         node = self.identity.node
         if node is None:

@@ -49,7 +49,7 @@ class DateState(StrEnum):
     SKIPPED = "skipped"
     """It has a run already, which `reprocess` leaves as it is."""
     CANCELLED = "cancelled"
-    """The complement was cancelled before the date began, or while its run was live."""
+    """The complement was cancelled before the date started, or while its run was live."""
 
 
 class RunOrder(StrEnum):

@@ -97,7 +97,7 @@ class ComplementSnapshot:
     """Dates with a waiting command, or with a process instance that has not ended for good."""
     failed: int
     cancelled: int = 0
-    """Dates whose runs the cancellation of the complement has stopped."""
+    """Dates that the cancellation of the complement has ended."""
     after_id: int = 0
     after_state: ComplementState | None = None
     """None if it waits for no other, or for one that is gone."""

@@ -91,7 +91,7 @@ def alert_row(
         "content": content,
         "alert_type": 0,
         "alert_status": 0,
-        # Group 0 has no members: it is the default of a run that asks for no alert of its end.
+        # Group 0 is the default of a run without an alert at its end. No user is in it.
         "alertgroup_id": group_id or ADMINISTRATORS,
         "receivers": receivers,
         "receivers_cc": receivers_cc,

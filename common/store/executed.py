@@ -16,7 +16,7 @@ from common.store.tables import process_instance
 
 def duration_from(run: FromClause) -> ColumnElement[datetime]:
     """Return the moment from which the duration of a run counts."""
-    # The start is later if the run was restarted from its beginning. GREATEST ignores NULL.
+    # The start is later if the run was restarted with all its tasks. GREATEST ignores NULL.
     return func.greatest(run.c.start_time, run.c.duration_from)
 
 
@@ -24,7 +24,7 @@ def without_idle_time(
     since: ColumnElement[Any], until: ColumnElement[Any]
 ) -> ColumnElement[datetime]:
     """Return the new `duration_from` of a run that was idle between these moments."""
-    # A clock that was set back makes no negative span.
+    # The clock may have been set back.
     return duration_from(process_instance) + (func.greatest(until, since) - since)
 
 

@@ -34,6 +34,7 @@ from common.model.states import (
 from common.store import tables as t
 from common.store.listen import Channel
 from common.store.master.ports import Intent, Released
+from common.store.master.serial import DISPLACED
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     LATER,
@@ -292,10 +293,23 @@ def test_one_that_goes_first_has_the_others_stopped_and_waits_for_them(db: Table
         the_row(db, t.process_instance, second["id"]),
         state=5,
         end_time=LATER,
-        state_reason="stopped before its turn came",
+        state_reason=DISPLACED,
+        duration_from=LATER,
     )
-    save(db, first, STOPPING, FinishProcess(state=ProcessState.STOP))
+    ended = FinishProcess(state=ProcessState.STOP, reason="stopped on request")
+    save(db, first, STOPPING, ended)
+    assert the_process(db, first)["state_reason"] == DISPLACED
     assert [run.process_instance_id for run in let_go(db)] == [third["id"]]
+
+
+def test_a_displaced_run_that_succeeds_first_has_no_reason(db: Tables) -> None:
+    definition_id = a_serial_definition(db, PRIORITY)
+    first = one_more(db, definition_id, PRIORITY).ownership
+    assert first is not None
+    one_more(db, definition_id, PRIORITY)
+    assert the_process(db, first)["state_reason"] == DISPLACED
+    end_run(db, first)
+    assert has(the_process(db, first), state=7, state_reason=None)
 
 
 @pytest.mark.parametrize("wanted", [ProcessState.STOP, ProcessState.FAILURE])

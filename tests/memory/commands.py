@@ -45,7 +45,9 @@ from common.store.master.commands import (
 from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.master.recoveries import BEING_DELETED
+from common.store.master.serial import DISPLACED
 from common.store.transaction import storable, unstorable
+from tests.memory import serial
 from tests.memory.command_rows import (
     command_row,
     definition_snapshot,
@@ -65,7 +67,6 @@ from tests.memory.rows import (
     ProcessRecord,
 )
 from tests.memory.schedules import note_beginnings, online_schedules
-from tests.memory.serial import ask_to_stop, end_waiting, is_serial_no_more, others_live
 from tests.memory.waiting import waiting
 
 _ABOUT_THE_NAMED_ONE = (
@@ -403,7 +404,7 @@ class MemoryCommandStore(CommandStore):
         """The runs that keep a top-level run from beginning now."""
         if execution_type is ExecutionType.PARALLEL or child_of is not None:
             return []
-        return others_live(self._db, definition_id)
+        return serial.others_live(self._db, definition_id)
 
     def _held_up(
         self,
@@ -422,7 +423,7 @@ class MemoryCommandStore(CommandStore):
                 "state_reason": reason,
             }
         if execution_type is ExecutionType.SERIAL_PRIORITY:
-            ask_to_stop(tx, others, now)
+            serial.ask_to_stop(tx, others, now, reason=DISPLACED)
         return nobody | {"state": int(ProcessState.SERIAL_WAIT)}
 
     def _begin_for_parent(self, tx: Transaction, child_of: ChildOf, now: datetime) -> None:
@@ -488,12 +489,9 @@ class MemoryCommandStore(CommandStore):
             columns |= self._held_up(tx, plan.execution_type, others, now)
         scope = plan.run_scope
         columns |= {name: value for name, value in given.items() if value is not None}
-        columns |= {
-            "restart_time": now,
-            "duration_from": process.without_idle_time(process.end_time, now),
-        }
-        if plan.afresh:
-            columns |= {"start_time": now, "duration_from": None}
+        start = serial.without_idle_time(process, process.end_time, now)
+        columns |= {"restart_time": now, "duration_from": None if plan.afresh else start}
+        columns |= {"start_time": now} if plan.afresh else {}
         if plan.version is not None:
             columns |= _columns_of(plan.version)
         columns |= {
@@ -533,10 +531,10 @@ class MemoryCommandStore(CommandStore):
         match plan.command_type:
             case CommandType.RECOVER_SERIAL_WAIT:
                 if not process.is_waiting or (
-                    not is_serial_no_more(self._db, process)
+                    not serial.is_serial_no_more(self._db, process)
                     and any(
                         not other.is_waiting
-                        for other in others_live(
+                        for other in serial.others_live(
                             self._db, process.process_definition_id, apart_from=process.id
                         )
                     )
@@ -546,7 +544,7 @@ class MemoryCommandStore(CommandStore):
                     "state": int(ProcessState.RUNNING),
                     "start_time": now if process.restart_time is None else process.start_time,
                     "restart_time": now,
-                    "duration_from": process.after_waiting(now),
+                    "duration_from": serial.after_waiting(process, now),
                 }
             case CommandType.RECOVER_WAITTING_THREAD:
                 if process.state != ProcessState.WAITING_THREAD:
@@ -585,7 +583,7 @@ class MemoryCommandStore(CommandStore):
             columns |= {"wanted_state": int(plan.wanted_state), "wanted_at": now}
             tx.update(self._db.processes, process.id, **columns, update_time=now)
         elif plan.wanted_state is ProcessState.STOP:
-            end_waiting(tx, process, now, **columns)
+            serial.end_waiting(tx, process, now, **columns)
         else:
             raise _DroppedError(f"process instance {process.id} has not begun")
 

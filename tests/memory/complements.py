@@ -203,7 +203,7 @@ class MemoryComplementStore(ComplementStore):
                 and (process := self._db.processes.get(date.process_instance_id)) is not None
                 and process.is_live
             ]
-            ask_to_stop(tx, runs, now)
+            ask_to_stop(tx, runs, now, reason=f"complement {complement_id} was cancelled")
 
     def _advance(
         self,

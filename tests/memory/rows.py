@@ -1,15 +1,14 @@
 """The tables in memory: their columns, and the storage and order of their rows.
 
 A column that no loop reads is left out. Rows are frozen, so no caller shares state with a table,
-and visited in order of id. Nothing here knows of transactions: those are in
-`tests.memory.database`.
+and visited in order of id. Transactions are in `tests.memory.database`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Generic, TypeAlias, TypeVar
 
 from common.model.cluster import Node
@@ -167,15 +166,6 @@ class ProcessRecord:
     definition_version: int | None = None
     business_time: datetime | None = None
     duration_from: datetime | None = None
-
-    def without_idle_time(self, since: datetime | None, now: datetime) -> datetime:
-        """The start of its duration after it was idle between these moments."""
-        idle = max(timedelta(), now - (since or now))
-        return max(self.start_time, self.duration_from or self.start_time) + idle
-
-    def after_waiting(self, now: datetime) -> datetime:
-        """The start of its duration after it has waited for its turn until now."""
-        return self.without_idle_time(self.restart_time or self.start_time, now)
 
     @property
     def moment(self) -> datetime:

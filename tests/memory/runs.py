@@ -13,6 +13,7 @@ from common.model.retry_policy import reason_from
 from common.model.states import LIVE_TASK_STATES, ProcessState, TaskState
 from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
+from common.store.master.runs import WITH_ITS_TASK, WITHOUT_ITS_TASK
 from tests.memory.database import MemoryDatabase
 from tests.memory.reading import entry_of, process_row, task_row
 from tests.memory.rows import EPOCH, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -160,6 +161,9 @@ class MemoryRunStore(RunStore):
                         wanted_state=int(intent),
                         wanted_at=now,
                         update_time=now,
+                        state_reason=(
+                            WITH_ITS_TASK if intent is ProcessState.STOP else child.state_reason
+                        ),
                     )
                     asked += 1
             for process in self._db.live_runs(node):
@@ -171,6 +175,7 @@ class MemoryRunStore(RunStore):
                         wanted_state=int(ProcessState.STOP),
                         wanted_at=now,
                         update_time=now,
+                        state_reason=WITHOUT_ITS_TASK,
                     )
                     asked += 1
         return asked

@@ -345,6 +345,8 @@ class Writing:
         self, process: ProcessRecord, decision: FinishProcess, at: datetime
     ) -> None:
         reason = None if decision.reason is None else storable(decision.reason)
+        if decision.state is ProcessState.STOP:
+            reason = process.state_reason or reason
         scope = process.run_scope if decision.state in _MAY_GO_ON else None
         self._move(process, decision.state, at, end_time=at, state_reason=reason, run_scope=scope)
         ended = self._db.processes.the(process.id)

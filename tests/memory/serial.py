@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from common.model.states import ExecutionType, ProcessState
@@ -42,14 +42,32 @@ def is_serial_no_more(database: MemoryDatabase, process: ProcessRecord) -> bool:
 
 def end_waiting(tx: Transaction, process: ProcessRecord, now: datetime, **columns: Any) -> None:
     """Stop a run that waits for its turn; what it has promised its tasks is given up."""
-    stopped = {"state": int(ProcessState.STOP), "end_time": now, "state_reason": NOT_BEGUN}
+    stopped = {
+        "state": int(ProcessState.STOP),
+        "end_time": now,
+        "state_reason": process.state_reason or NOT_BEGUN,
+        "duration_from": after_waiting(process, now),
+    }
     tx.update(tx.database.processes, process.id, **columns, **stopped, update_time=now)
     for task in tx.database.attempts(process.id):
         if task.flag == 1 and task.retry_at is not None:
             tx.update(tx.database.tasks, task.id, retry_at=None)
 
 
-def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: datetime) -> None:
+def without_idle_time(process: ProcessRecord, since: datetime | None, now: datetime) -> datetime:
+    """The start of a run's duration after it was idle between these moments."""
+    idle = max(timedelta(), now - (since or now))
+    return max(process.start_time, process.duration_from or process.start_time) + idle
+
+
+def after_waiting(process: ProcessRecord, now: datetime) -> datetime:
+    """The start of a run's duration after it has waited for its turn until now."""
+    return without_idle_time(process, process.restart_time or process.start_time, now)
+
+
+def ask_to_stop(
+    tx: Transaction, processes: Sequence[ProcessRecord], now: datetime, *, reason: str
+) -> None:
     """Request a stop of these runs, except of those with an intent to stop or to fail."""
     for process in processes:
         if process.wanted_state not in (ProcessState.STOP, ProcessState.FAILURE):
@@ -59,4 +77,5 @@ def ask_to_stop(tx: Transaction, processes: Sequence[ProcessRecord], now: dateti
                 wanted_state=int(ProcessState.STOP),
                 wanted_at=now,
                 update_time=now,
+                state_reason=reason,
             )

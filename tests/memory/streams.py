@@ -376,8 +376,13 @@ class MemorySupervisorStore:
             return
         run = self._tables.run_of(task.command_id)
         if run is not None and run.is_live and run.wanted_state in (None, ProcessState.PAUSE):
-            stop = int(ProcessState.STOP)
-            tx.update(self._db.processes, run.id, wanted_state=stop, wanted_at=now)
+            tx.update(
+                self._db.processes,
+                run.id,
+                wanted_state=int(ProcessState.STOP),
+                wanted_at=now,
+                state_reason=f"the supervisor withdrew the task: {change.reason}",
+            )
 
 
 class MemoryStreamTasks:

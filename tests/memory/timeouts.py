@@ -8,6 +8,7 @@ from typing import Any
 from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.store.master.ports import TimeoutStore
+from common.store.master.timeouts import AFTER_ITS_TASK
 from tests.memory.alerts import alert_of_long_process, alert_of_long_task
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import DEPENDENT, SUB_PROCESS, ProcessRecord, TaskRecord
@@ -72,7 +73,9 @@ class MemoryTimeoutStore(TimeoutStore):
             tx.update(self._db.tasks, task.id, reason=reason, failure_reason=why)
             child = child_of(self._db, task)
             if child is not None and child.is_live:
-                _want(tx, child, ProcessState.STOP, (ProcessState.STOP,), now)
+                _want(
+                    tx, child, ProcessState.STOP, (ProcessState.STOP,), now, reason=AFTER_ITS_TASK
+                )
             return done + 1
         return done
 
@@ -101,9 +104,13 @@ def _want(
     state: ProcessState,
     unless: tuple[ProcessState, ...],
     now: datetime,
+    *,
+    reason: str | None = None,
 ) -> None:
     # The final state of a run that is being stopped was decided before.
     if process.wanted_state in unless or process.state == ProcessState.READY_STOP:
         return
     columns: dict[str, Any] = {"wanted_state": int(state), "wanted_at": now, "update_time": now}
+    if reason is not None:
+        columns["state_reason"] = reason
     tx.update(tx.database.processes, process.id, **columns)

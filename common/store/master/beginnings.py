@@ -39,7 +39,7 @@ from common.model.states import (
 from common.store.master.complement_dates import claim_dates, note_runs_of_dates
 from common.store.master.save import RUN_COLUMNS
 from common.store.master.schedules import note_runs_of_fires
-from common.store.master.serial import other_live_runs, want_stopped
+from common.store.master.serial import DISPLACED, other_live_runs, want_stopped
 from common.store.master.submissions import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import (
@@ -390,7 +390,7 @@ def _held(
             "state_reason": discarded(others),
         }
     if plan.execution_type is ExecutionType.SERIAL_PRIORITY:
-        want_stopped(db, others, now=beginner.now)
+        want_stopped(db, dict.fromkeys(others, DISPLACED), now=beginner.now)
     return held | {"state": int(ProcessState.SERIAL_WAIT)}
 
 

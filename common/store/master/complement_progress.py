@@ -51,7 +51,7 @@ from common.model.states import LIVE_PROCESS_CODES, LIVE_PROCESS_STATES, Process
 from common.store.complements import date_command_param
 from common.store.master.ledger import withdrawn
 from common.store.master.ports import ComplementStore, Progressed
-from common.store.master.serial import want_stopped
+from common.store.master.serial import IS_STOPPABLE, want_stopped
 from common.store.tables import (
     command,
     complement,
@@ -432,19 +432,14 @@ _CANCEL: Final = (
 
 # Asked of all complements at once, for those that are not being stopped already.
 _TO_STOP: Final = (
-    select(process_instance.c.id)
+    select(process_instance.c.id, complement.c.id.label("complement_id"))
     .select_from(complement)
     .join(complement_date, complement_date.c.complement_id == complement.c.id)
     .join(process_instance, process_instance.c.id == complement_date.c.process_instance_id)
     .where(complement.c.state == ComplementState.READY_STOP)
     .where(complement_date.c.state == DateState.RUNNING)
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
-    .where(
-        or_(
-            process_instance.c.wanted_state.is_(None),
-            process_instance.c.wanted_state == ProcessState.PAUSE,
-        )
-    )
+    .where(IS_STOPPABLE)
 )
 
 
@@ -473,10 +468,11 @@ class PostgresComplementStore(ComplementStore):
 
     def _stop_runs(self, now: datetime) -> None:
         """Request a stop of the runs of complements that are being cancelled."""
-        ids = repeatable(self._engine, lambda db: db.scalars(_TO_STOP).all())
-        if ids:
+        rows = repeatable(self._engine, lambda db: db.execute(_TO_STOP).all())
+        if rows:
+            reasons = {row.id: f"complement {row.complement_id} was cancelled" for row in rows}
             with transaction(self._engine) as db:
-                want_stopped(db, ids, now=now)
+                want_stopped(db, reasons, now=now)
 
     def _move_on(
         self, complement_id: int, decide: ComplementDecider, now: datetime, *, thorough: bool

@@ -59,7 +59,14 @@ _END: Final = FixedStatement(
         state=_ENDED.c.state,
         update_time=_ENDED.c.at,
         end_time=_ENDED.c.at,
-        state_reason=func.coalesce(_ENDED.c.reason, process_instance.c.state_reason),
+        # The request of a stop may name its cause, which the engine does not read.
+        state_reason=case(
+            (
+                _ENDED.c.state == ProcessState.STOP,
+                func.coalesce(process_instance.c.state_reason, _ENDED.c.reason),
+            ),
+            else_=_ENDED.c.reason,
+        ),
         # What is paused or stopped may be gone on with, and then with the same nodes.
         run_scope=case((_ENDED.c.state.in_(_MAY_GO_ON), process_instance.c.run_scope), else_=None),
     )

@@ -52,8 +52,8 @@ from common.store.master.endings import give_up_promises
 from common.store.master.held_locks import get_locks, needs_of, out_of_reach
 from common.store.master.pool_grants import IS_GRANTED, Fault, no_pool
 from common.store.master.ports import HoldStore, Released
-from common.store.master.recoveries import BEGUN, ENDED_WAITING
-from common.store.master.serial import is_serial_no_more, lock_definitions
+from common.store.master.recoveries import BEGUN
+from common.store.master.serial import ended_waiting, is_serial_no_more, lock_definitions
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     OWN_RECOVERY,
@@ -90,6 +90,7 @@ _ANYTHING: Final = FixedStatement(
     prepared=True,
 )
 
+_NOW: Final = bindparam("now", type_=DateTime(timezone=True))
 _STOPPED: Final = (
     select(process_instance.c.id)
     .where(process_instance.c.state == ProcessState.SERIAL_WAIT)
@@ -102,12 +103,7 @@ _END_STOPPED: Final = (
     update(process_instance)
     .where(process_instance.c.id == _STOPPED.c.id)
     .where(process_instance.c.state == ProcessState.SERIAL_WAIT)
-    .values(
-        state=int(ProcessState.STOP),
-        end_time=bindparam("now"),
-        update_time=bindparam("now"),
-        state_reason=ENDED_WAITING,
-    )
+    .values(**ended_waiting(_NOW), update_time=_NOW)
     .returning(process_instance.c.id)
 )
 

@@ -152,6 +152,8 @@ _OVER: Final = (
         state=ProcessState.SUCCESS,
         update_time=_OWNED.c.over_at,
         end_time=_OWNED.c.over_at,
+        # A stop that came too late may have left its cause.
+        state_reason=None,
         run_scope=None,
     )
     .returning(OTHERS_MAY_WAIT.label("others_may_wait"))

@@ -242,13 +242,13 @@ class FailoverStore(Protocol):
     def hand_over(self, leaving: Node, *, now: datetime) -> int:
         """Release the runs of a master that is about to leave; return the number.
 
-        `recover_ownerless` then has them recovered, without the alert of a lost master. The master
-        drives none of them any more.
+        `recover_ownerless` then puts their recoveries, without the alert of a lost master. The
+        master has stopped its loops before.
         """
         ...
 
     def recover_ownerless(self, *, now: datetime) -> int:
-        """Do the same as `recover_runs`, but for live runs that name no owner.
+        """Put the recoveries of live runs that name no owner; return the number.
 
         A master handed them over when it left, or a person has spoilt their rows.
         """

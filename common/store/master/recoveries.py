@@ -55,11 +55,16 @@ from common.model.states import (
 from common.store.executed import after_waiting, without_idle_time
 from common.store.master.beginnings import claim_parents, discarded, not_waiting, refused, relate
 from common.store.master.endings import give_up_promises
-from common.store.master.serial import is_serial_no_more, other_live_runs, want_stopped
+from common.store.master.serial import (
+    DISPLACED,
+    ended_waiting,
+    is_serial_no_more,
+    other_live_runs,
+    want_stopped,
+)
 from common.store.tables import process_instance, task_instance
 from common.store.transaction import passes, refusal
 
-ENDED_WAITING: Final = "stopped before its turn came"
 BEING_DELETED: Final = "is being deleted for its age; begin a new run"
 
 _TERMINAL: Final = tuple(state for state in ProcessState if state.is_terminal)
@@ -132,7 +137,7 @@ class Recoverer:
             if others and plan.execution_type is ExecutionType.SERIAL_DISCARD:
                 return Handled(command_id=command_id, plan=Drop(reason=discarded(others)))
             if others and plan.execution_type is ExecutionType.SERIAL_PRIORITY:
-                want_stopped(db, others, now=self.now)
+                want_stopped(db, dict.fromkeys(others, DISPLACED), now=self.now)
             waits = bool(others)
         epoch = db.scalar(
             update(process_instance)
@@ -281,12 +286,7 @@ class Recoverer:
                 update(process_instance)
                 .where(process_instance.c.id == plan.process_instance_id)
                 .where(process_instance.c.state == ProcessState.SERIAL_WAIT)
-                .values(
-                    state=int(ProcessState.STOP),
-                    end_time=self.now,
-                    state_reason=ENDED_WAITING,
-                    **recorded,
-                )
+                .values(**ended_waiting(_moment(self.now)), **recorded)
             )
             if changed.rowcount == 1:
                 give_up_promises(db, [plan.process_instance_id])

@@ -224,6 +224,10 @@ _UNCLAIMED: Final = (
     .limit(bindparam("page"))
 )
 
+WITH_ITS_TASK: Final = "the task that started it was stopped"
+"""The reason of a sub process that is stopped with the run above it."""
+WITHOUT_ITS_TASK: Final = "the task that started it has ended"
+"""The reason of a sub process that is live after the end of its task."""
 _CHILD: Final = process_instance.alias("child")
 _OWN_CHILDREN: Final = (
     process_instance.join(
@@ -268,7 +272,15 @@ _UNASKED: Final = (
 _PROPAGATE_INTENTS: Final = (
     update(process_instance)
     .where(process_instance.c.id == _UNASKED.c.id)
-    .values(wanted_state=_UNASKED.c.wanted, wanted_at=func.now(), update_time=func.now())
+    .values(
+        wanted_state=_UNASKED.c.wanted,
+        wanted_at=func.now(),
+        update_time=func.now(),
+        state_reason=case(
+            (_UNASKED.c.wanted == int(ProcessState.STOP), WITH_ITS_TASK),
+            else_=process_instance.c.state_reason,
+        ),
+    )
 )
 _PARENT: Final = process_instance.alias("parent")
 # Its attempt was given up before it heard of that, or is gone with all of its run.
@@ -296,7 +308,12 @@ _ORPHANS: Final = (
 _STOP_ORPHANS: Final = (
     update(process_instance)
     .where(process_instance.c.id == _ORPHANS.c.id)
-    .values(wanted_state=int(ProcessState.STOP), wanted_at=func.now(), update_time=func.now())
+    .values(
+        wanted_state=int(ProcessState.STOP),
+        wanted_at=func.now(),
+        update_time=func.now(),
+        state_reason=WITHOUT_ITS_TASK,
+    )
 )
 # Only somebody who ends a process instance by hand leaves one of these behind.
 _ENDED_UNTOLD: Final = (

@@ -50,6 +50,7 @@ from common.store.listen import ORDERS, Channel, hint_channel
 from common.store.master.alerts import alert_of_supervisor
 from common.store.master.ledger import enter
 from common.store.master.recoveries import BEGUN
+from common.store.master.serial import IS_STOPPABLE
 from common.store.master.supervisor_ports import (
     AddOffsets,
     Change,
@@ -435,16 +436,12 @@ class _Writer:
             update(process_instance)
             .where(process_instance.c.command_id == row.command_id)
             .where(process_instance.c.state.in_(BEGUN))
-            .where(
-                or_(
-                    process_instance.c.wanted_state.is_(None),
-                    process_instance.c.wanted_state == int(ProcessState.PAUSE),
-                )
-            )
+            .where(IS_STOPPABLE)
             .values(
                 wanted_state=int(ProcessState.STOP),
                 wanted_at=self._now,
                 update_time=self._now,
+                state_reason=storable(f"the supervisor withdrew the task: {change.reason}"),
             )
         )
 

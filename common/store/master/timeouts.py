@@ -168,10 +168,17 @@ _CHILDREN: Final = (
     .with_for_update(key_share=True)
     .cte("children")
 )
+AFTER_ITS_TASK: Final = "the task that started it timed out"
+"""The reason of a sub process that is stopped with the time-out of its task."""
 _STOP_CHILDREN: Final = (
     update(process_instance)
     .where(process_instance.c.id == _CHILDREN.c.id)
-    .values(wanted_state=int(ProcessState.STOP), wanted_at=_NOW, update_time=_NOW)
+    .values(
+        wanted_state=int(ProcessState.STOP),
+        wanted_at=_NOW,
+        update_time=_NOW,
+        state_reason=AFTER_ITS_TASK,
+    )
 )
 _SLOW: Final = unnested("slow", id=Integer, reason=Text)
 _STILL: Final = (

@@ -1,4 +1,4 @@
-"""Process instances and attempts as people see them: the values that `views` reads. Pure."""
+"""Process instances and attempts as people see them: the values that `views` reads."""
 
 from __future__ import annotations
 
