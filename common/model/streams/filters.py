@@ -1,4 +1,7 @@
-"""Reads the filter of a `transformSpec`: selector, in, bound, and, or, not, true.
+"""Reads the filter of a `transformSpec`, also by the types that Druid's console writes since 27.
+
+    selector, in, bound, regex, like, and, or, not, true     `dimension`
+    equals, null, range, inType                              `column`, with the type of values
 
 Pure. Filters of other types are refused by name. Used by `common.model.streams.schema`.
 """
@@ -8,9 +11,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 from common.model.streams.fields import Fields, shown
-from common.model.streams.spec import Bound, Every, Filter, In, Not, Selector, Some
+from common.model.streams.regexes import RegexError, like_pattern, read_regex
+from common.model.streams.spec import (
+    Bound,
+    Every,
+    Filter,
+    In,
+    Like,
+    Matches,
+    Not,
+    Selector,
+    Some,
+)
 
-FILTER_TYPES: Final = ("and", "bound", "in", "not", "or", "selector", "true")
+FILTER_TYPES: Final = (
+    *("and", "bound", "equals", "in", "inType", "like", "not", "null", "or", "range", "regex"),
+    *("selector", "true"),
+)
+_NUMBERS: Final = ("LONG", "DOUBLE", "FLOAT")
 MAX_DEPTH: Final = 50
 
 _NOTHING: Final = Every(filters=())
@@ -34,6 +52,17 @@ def read_filter(fields: Fields, *, depth: int = 1) -> Filter:
             read = _in(fields)
         case "bound":
             read = _bound(fields)
+        case "equals" | "range":
+            read = _typed(fields, type_)
+        case "inType":
+            _check_type(fields)
+            read = In(column=fields.name("column"), values=_values(fields, "sortedValues"))
+        case "null":
+            read = Selector(column=fields.name("column"), value=None)
+        case "regex":
+            read = _regex(fields)
+        case "like":
+            read = _like(fields)
         case "and" | "or":
             joined: tuple[Filter, ...] = fields.items("fields", inner)
             if not joined:
@@ -55,13 +84,65 @@ def read_filter(fields: Fields, *, depth: int = 1) -> Filter:
 
 
 def _in(fields: Fields) -> In:
-    values = fields.list("values")
+    return In(column=fields.name("dimension"), values=_values(fields, "values"))
+
+
+def _values(fields: Fields, key: str) -> tuple[str | None, ...]:
+    values = fields.list(key)
     if not values:
-        fields.wrong("values", "must hold at least one value")
-    return In(
-        column=fields.name("dimension"),
-        values=tuple(_scalar(fields, "values", value) for value in values),
+        fields.wrong(key, "must hold at least one value")
+    return tuple(_scalar(fields, key, value) for value in values)
+
+
+def _check_type(fields: Fields) -> bool:
+    """Check the type of a filter's values; True for numbers."""
+    type_ = fields.text("matchValueType", default="STRING").upper()
+    if type_ not in ("STRING", *_NUMBERS):
+        known = " or ".join(("STRING", *_NUMBERS))
+        fields.wrong("matchValueType", f"must be {known}, not {shown(type_)}")
+    return type_ in _NUMBERS
+
+
+def _typed(fields: Fields, type_: str) -> Filter:
+    """Read a filter that compares with values of a type."""
+    is_number = _check_type(fields)
+    column = fields.name("column")
+    keys = ("matchValue",) if type_ == "equals" else ("lower", "upper")
+    found = {key: _value(fields, key) for key in keys}
+    if not any(each is not None for each in found.values()):
+        fields.wrong(keys[0], "is missing")
+    for key, each in found.items():
+        if is_number and each is not None and not _is_number(each):
+            fields.wrong(key, f"must be a number, not {shown(each)}")
+    if type_ == "equals" and not is_number:
+        return Selector(column=column, value=found["matchValue"])
+    return Bound(
+        column=column,
+        lower=found[keys[0]],
+        upper=found[keys[-1]],
+        lower_strict=fields.flag("lowerOpen", default=False) if type_ == "range" else False,
+        upper_strict=fields.flag("upperOpen", default=False) if type_ == "range" else False,
+        numeric=is_number,
     )
+
+
+def _regex(fields: Fields) -> Matches:
+    pattern = fields.name("pattern")
+    if pattern:
+        try:
+            read_regex(pattern)
+        except RegexError as error:
+            fields.wrong("pattern", f"{shown(pattern)} can't be used: {error}")
+    return Matches(column=fields.name("dimension"), pattern=pattern)
+
+
+def _like(fields: Fields) -> Like:
+    written, pattern = fields.name("pattern"), ""
+    try:
+        pattern = like_pattern(written, fields.text("escape") or None)
+    except RegexError as error:
+        fields.wrong("pattern", f"{shown(written)} can't be used: {error}")
+    return Like(column=fields.name("dimension"), pattern=pattern)
 
 
 def _bound(fields: Fields) -> Bound:

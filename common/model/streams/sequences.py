@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from common.model.streams.spec import Offsets, SupervisorSpec
+from common.model.streams.spec import LATER, Offsets, SupervisorSpec
 
 _DIGITS: Final = 15
 
@@ -31,14 +31,14 @@ def canonical_json(value: Any) -> str:
 def work_of(spec: SupervisorSpec) -> str:
     """Return the part of a specification that decides what its tasks publish, as a digest."""
     parts = {
-        "schema": _plain(spec.schema),
+        "schema": plain(spec.schema),
         "topic": spec.io.topic,
-        "format": _plain(spec.io.input_format),
+        "format": plain(spec.io.input_format),
         "maxRowsPerSegment": spec.tuning.max_rows_per_segment,
         "maxTotalRows": spec.tuning.max_total_rows,
-        "intermediateHandoffPeriod": _plain(spec.tuning.intermediate_handoff_period),
+        "intermediateHandoffPeriod": plain(spec.tuning.intermediate_handoff_period),
         "maxParseExceptions": spec.tuning.max_parse_exceptions,
-        "ends": _plain(spec.io.bounds.ends) if spec.io.bounds else None,
+        "ends": plain(spec.io.bounds.ends) if spec.io.bounds else None,
     }
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
@@ -53,7 +53,7 @@ def base_sequence_name(
 ) -> str:
     """Return `index_kafka_<dataset>_<15 hex digits>`; `work` is `work_of` the specification."""
     offsets = "+".join(f"{partition}({starts[partition]})" for partition in sorted(starts))
-    text = "\n".join((work, offsets, _plain(min_time) or "", _plain(max_time) or ""))
+    text = "\n".join((work, offsets, plain(min_time) or "", plain(max_time) or ""))
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return f"index_kafka_{spec.schema.dataset}_{digest[:_DIGITS]}"
 
@@ -63,11 +63,13 @@ def standby_name(spec: SupervisorSpec, group_id: int) -> str:
     return f"index_kafka_{spec.schema.dataset}_standby_{group_id}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value of a specification as JSON has it; each class names itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {
-            each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)
+            each.name: plain(found)
+            for each in dataclasses.fields(value)
+            if (found := getattr(value, each.name)) != each.default or each.metadata != LATER
         }
         return {"": type(value).__name__, **fields}
     if isinstance(value, datetime):
@@ -77,7 +79,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value

@@ -7,17 +7,22 @@ A *dataset* is what Druid calls a dataSource; the id of a supervisor is the name
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from common.model.streams.expressions import Node
 from common.model.streams.joda import TimeReader
+from common.model.streams.paths import Path
 from common.model.streams.periods import Granularity
 
 Offsets: TypeAlias = Mapping[int, int]
 """An offset for each partition: of starts the first to read, of ends the first not to read."""
+
+
+LATER: Final[Mapping[str, Any]] = {"later": True}
+"""The metadata of a field that earlier versions did not have. At its default it names no work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +33,28 @@ class EnvironmentSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NestedField:
+    """A field of a `flattenSpec`: the value at a path from the root of the record."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextFormat:
-    """The way to read a record's value: `json`, or `csv` and `tsv` with the names of columns."""
+    """The way to read a record's value: `json`, or `csv`, `tsv` and `regex` with names of columns.
+
+    Of `json`, `nested` are further fields, which hide fields of the record with the same name, and
+    `takes_roots` is False if these further fields are all. `pattern` is the expression of `regex`.
+    """
 
     type: str
     columns: tuple[str, ...] = ()
     delimiter: str = ""
     list_delimiter: str | None = None
+    nested: tuple[NestedField, ...] = field(default=(), metadata=LATER)
+    takes_roots: bool = field(default=True, metadata=LATER)
+    pattern: str = field(default="", metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +207,10 @@ class Dimensions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """An aggregated column; `size` is lgK of an HLL sketch, or the entries of a theta sketch."""
+    """An aggregated column.
+
+    `size` is lgK of an HLL sketch, the entries of a theta sketch, or K of a KLL sketch.
+    """
 
     name: str
     type: str
@@ -234,6 +257,22 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Rows in which a part of a column matches a regular expression."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Like:
+    """Rows of which a column fits a pattern of SQL, in which a backslash escapes a sign."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
     """Rows that pass all filters; with none, all rows."""
 
@@ -254,7 +293,7 @@ class Not:
     filter: Filter
 
 
-Filter: TypeAlias = Selector | In | Bound | Every | Some | Not
+Filter: TypeAlias = Selector | In | Bound | Matches | Like | Every | Some | Not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,24 @@ from operator import and_, or_
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from common.model.streams.spec import Bound, Every, Filter, In, Not, Selector, Some
+from common.model.streams.spec import (
+    Bound,
+    Every,
+    Filter,
+    In,
+    Like,
+    Matches,
+    Not,
+    Selector,
+    Some,
+)
 from worker.spark.streaming.values import Kind, Value, real, text
 
 
 def columns_of(condition: Filter) -> frozenset[str]:
     """Return the names of the columns that a filter reads."""
     match condition:
-        case Selector() | In() | Bound():
+        case Selector() | In() | Bound() | Matches() | Like():
             return frozenset({condition.column})
         case Every() | Some():
             return frozenset().union(*map(columns_of, condition.filters))
@@ -37,6 +47,13 @@ def passes(condition: Filter, row: Callable[[str], Value]) -> Column:
             return reduce(or_, (_equals(value, each) for each in condition.values))
         case Bound():
             return _within(row(condition.column), condition)
+        case Matches():
+            found = f.regexp_like(text(row(condition.column)), f.lit(condition.pattern))
+            return f.coalesce(found, f.lit(False))
+        case Like():
+            return f.coalesce(
+                f.like(text(row(condition.column)), f.lit(condition.pattern)), f.lit(False)
+            )
         case Every():
             return reduce(and_, (passes(each, row) for each in condition.filters), f.lit(True))
         case Some():
