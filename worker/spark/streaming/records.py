@@ -1,8 +1,8 @@
 """Opens records of a topic: values, keys and headers become fields by name, all of them texts.
 
-A record is one object of JSON, or one line of `csv` or `tsv`; anything else is unreadable, and so
-are text that is no UTF-8 and a second object or line behind the first. Numbers and nested parts of
-JSON are the text that Spark writes of them: 1.5 for 1.50. In `csv` and `tsv` an empty text is a
+A record is one object of JSON, or one line of `csv`, `tsv` or `regex`; anything else is unreadable,
+and so are text that is no UTF-8 and a second object or line behind the first. Numbers and nested
+parts of JSON are the text that Spark writes of them: 1.5 for 1.50. In lines an empty text is a
 missing one. Of short objects the source may have read the fields already (`json_fields`).
 """
 
@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 
 from common.model.streams.spec import InputFormat, KafkaFormat, TextFormat
 from worker.spark.streaming.json_fields import is_readable
+from worker.spark.streaming.nested import value_at
 
 Columns: TypeAlias = dict[str, Column]
 
@@ -96,9 +97,10 @@ def source_fields(format_: InputFormat, names: Sequence[str] | None) -> tuple[st
     `names` are those that are needed, None for all.
     """
     of_value = format_.value if isinstance(format_, KafkaFormat) else format_
-    if of_value.type != "json" or names is None or not all(map(is_readable, names)):
+    if of_value.type != "json" or names is None:
         return ()
-    return tuple(names)
+    roots = _roots(of_value, names)
+    return roots if all(map(is_readable, roots)) else ()
 
 
 def texts_type(names: Iterable[str]) -> StructType:
@@ -164,6 +166,17 @@ def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
     )
 
 
+def _roots(format_: TextFormat, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields at the root of JSON that these fields are read of."""
+    paths = {each.name: each.path for each in format_.nested}
+    found = {
+        str(paths[name][0]) if name in paths else name
+        for name in names
+        if name in paths or format_.takes_roots
+    }
+    return tuple(sorted(found))
+
+
 class _Text:
     """One text format at work, in a column that nothing else uses."""
 
@@ -178,6 +191,10 @@ class _Text:
         """`read`: the source has read the fields of some records already."""
         self._format = format_
         self._names = names
+        if names is not None and format_.type == "json":
+            self._names = _roots(format_, names)
+        self._paths = {each.name: each.path for each in format_.nested}
+        self._expression = rf"\A(?:{format_.pattern})\z"
         self._column = column
         self._read = read
 
@@ -188,6 +205,9 @@ class _Text:
             return self._json(written)
         # One line break may end the line; another one within would begin a second line.
         line = f.regexp_replace(written, r"\r?\n$", "")
+        if self._format.type == "regex":
+            is_record = f.regexp_like(line, f.lit(self._expression))
+            return [{self._column: f.when(~f.contains(line, f.lit("\n")) & is_record, line)}]
         if self._format.type == "tsv":
             split = f.split(line, rf"\Q{self._format.delimiter}\E", -1)
             is_one_line = ~f.contains(line, f.lit("\n"))
@@ -229,10 +249,16 @@ class _Text:
     def field(self, name: str) -> Column:
         """Return a field's text, null if there is none."""
         if self._format.type == "json":
-            return f.col(self._column)[name]
+            return self._json_field(name)
         if name not in self._format.columns:
-            return f.lit(None).cast("string")
+            return _no_text()
         return self._at(self._format.columns.index(name))
+
+    def _json_field(self, name: str) -> Column:
+        path = self._paths.get(name)
+        if path is not None:
+            return value_at(f.col(self._column)[path[0]], path[1:])
+        return f.col(self._column)[name] if self._format.takes_roots else _no_text()
 
     @property
     def first(self) -> Column:
@@ -246,15 +272,31 @@ class _Text:
         if self._names is not None:
             return None
         if self._format.type == "json":
-            return f.col(self._column)
+            return self._all_of_json()
         names = [f.lit(name) for name in self._format.columns]
         return f.map_from_arrays(f.array(*names), f.array(*map(self._at, range(self._width))))
 
+    def _all_of_json(self) -> Column:
+        roots = f.col(self._column) if self._format.takes_roots else _no_fields()
+        if not self._paths:
+            return roots
+        pairs = (part for name in self._paths for part in (f.lit(name), self._json_field(name)))
+        nested = f.map_filter(f.create_map(*pairs), lambda _, value: value.isNotNull())
+        hidden = f.map_filter(roots, lambda name, _: ~name.isin(*self._paths))
+        return f.map_concat(hidden, nested)
+
     def _at(self, index: int) -> Column:
         column = f.col(self._column)
+        if self._format.type == "regex":
+            group = f.regexp_extract(column, self._expression, index + 1)
+            return f.nullif(group, f.lit(""))
         if self._format.type == "tsv":
             return f.nullif(f.get(column, f.lit(index)), f.lit(""))
         return column[f"c{index}"]
+
+
+def _no_text() -> Column:
+    return f.lit(None).cast("string")
 
 
 def _no_fields() -> Column:
