@@ -442,6 +442,8 @@ METRICS = [
     {"type": "longLast", "name": "last", "fieldName": "n", "timeColumn": "seen"},
     {"type": "HLLSketchBuild", "name": "distinct", "fieldName": "s", "lgK": 10},
     {"type": "thetaSketch", "name": "theta", "fieldName": "s", "size": 64},
+    {"type": "hyperUnique", "name": "hyper", "fieldName": "s"},
+    {"type": "quantilesDoublesSketch", "name": "shares", "fieldName": "x", "k": 32},
 ]
 
 
@@ -462,7 +464,7 @@ def test_rollup_over_batches_is_that_of_all_rows(spark: SparkSession) -> None:
         {**event, "at": "2026-11-20T04:05:01Z", "n": 5, "s": "a", "seen": 1},
         {**event, "origin": None, "n": 2**63 - 1},
         {**event, "origin": None, "n": 1},
-        {**event, "at": "2026-11-20T04:06:00Z", "n": None, "s": None},
+        {**event, "at": "2026-11-20T04:06:00Z", "n": None, "s": None, "x": None},
         {**event, "at": "2026-11-20T04:05:59Z", "n": 7, "x": "2.5", "s": "b", "seen": 5},
     ]
     found = stream.rolled_up(*events)
@@ -476,10 +478,15 @@ def test_rollup_over_batches_is_that_of_all_rows(spark: SparkSession) -> None:
     assert (jfk["most"], jfk["first"], jfk["last"]) == (2.5, "a", 1)
     assert (nowhere["rows"], nowhere["sum"], nowhere["least"]) == (2, None, 1)
     assert (later["rows"], later["sum"], later["first"]) == (1, None, None)
-    sketches = {"h": [bytes(jfk["distinct"])], "t": [bytes(jfk["theta"])]}
+    sketches = {each: [bytes(jfk[each])] for each in ("distinct", "hyper", "theta", "shares")}
     frame = spark.createDataFrame(pa.table(sketches))
-    estimates = frame.select(f.hll_sketch_estimate("h"), f.theta_sketch_estimate("t")).collect()[0]
-    assert tuple(map(round, estimates)) == (2, 2)
+    estimates = frame.select(
+        *(f.hll_sketch_estimate(each) for each in ("distinct", "hyper")),
+        f.theta_sketch_estimate("theta"),
+        f.kll_sketch_get_n_double("shares"),
+        f.kll_sketch_get_quantile_double("shares", f.lit(1.0)),
+    ).collect()[0]
+    assert [round(each, 1) for each in estimates] == [2, 2, 2, 3, 2.5]
 
 
 def test_without_rollup_each_record_stays_a_row(spark: SparkSession) -> None:

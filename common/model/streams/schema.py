@@ -37,8 +37,16 @@ _TIMED: Final = frozenset(
     f"{each}{what}" for each in (*_NUMBERS, "string") for what in ("First", "Last")
 )
 _HLL: Final = "HLLSketchBuild"
+_HYPER: Final = "hyperUnique"
 _THETA: Final = "thetaSketch"
-METRIC_TYPES: Final = ("count", *sorted(_SIMPLE), *sorted(_TIMED), _HLL, _THETA)
+_QUANTILES: Final = "quantilesDoublesSketch"
+METRIC_TYPES: Final = (
+    *("count", *sorted(_SIMPLE), *sorted(_TIMED)),
+    *(_HLL, _HYPER, _THETA, _QUANTILES),
+)
+_LG_HYPER: Final = 11
+"""The logarithm of the 2,048 registers that Druid's hyperUnique has."""
+_MOST_KLL: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +185,18 @@ def _metric(fields: Fields) -> Metric | None:
         if fields.flag("isInputThetaSketch", default=False):
             fields.wrong("isInputThetaSketch", "finished sketches are not read; give raw values")
         fields.ignore("shouldFinalize", "errorBoundsStdDev")
+    elif type_ == _HYPER:
+        size = _LG_HYPER
+        if fields.flag("isInputHyperUnique", default=False):
+            fields.wrong("isInputHyperUnique", "finished sketches are not read; give raw values")
+        fields.ignore("round")
+    elif type_ == _QUANTILES:
+        # A KLL sketch of twice the size is at least as exact as Druid's.
+        exactness = fields.whole("k", default=128, least=2, most=2**15)
+        if exactness & (exactness - 1):
+            fields.wrong("k", f"must be a power of two, not {exactness}")
+        size = max(8, min(_MOST_KLL, 2 * exactness))
+        fields.ignore("maxStreamLength", "shouldFinalize")
     elif type_ in _TIMED:
         time_column = fields.text("timeColumn") or None
         fields.ignore("maxStringBytes")

@@ -6,7 +6,8 @@ stays a row.
 
     count, Sum, Min, Max    a number
     First, Last             the value with its time
-    HLL and theta sketches  the sketch, which Spark writes as Apache DataSketches do
+    sketches                the sketch, which Spark writes as Apache DataSketches do: HLL, theta,
+                            and KLL for quantiles
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from worker.spark.streaming.rows import RowState, input_type
 
 CHUNK: Final = "chunk"
 _ROW: Final = ("partition", "offset")
-_SKETCHES: Final = frozenset({"HLLSketchBuild", "thetaSketch"})
+_HLL: Final = frozenset({"HLLSketchBuild", "hyperUnique"})
+_THETA: Final = "thetaSketch"
+_QUANTILES: Final = "quantilesDoublesSketch"
+_SKETCHES: Final = _HLL | {_THETA, _QUANTILES}
 _EXTREMES: Final[Mapping[str, Callable[[Column], Column]]] = {
     "Min": f.min,
     "Max": f.max,
@@ -107,18 +111,22 @@ def _again(metric: Metric) -> Column:
     value = f.col(quoted(f"m:{metric.name}"))
     if metric.type == "count":
         return f.sum(value)
-    if metric.type == "HLLSketchBuild":
+    if metric.type in _HLL:
         return f.hll_union_agg(value, f.lit(True))
-    if metric.type == "thetaSketch":
+    if metric.type == _THETA:
         return _theta("theta_union_agg", metric)(value)
+    if metric.type == _QUANTILES:
+        return _quantiles("kll_merge_agg_double", metric)(value)
     return _sum(metric, value) if metric.type.endswith("Sum") else _extreme(metric)(value)
 
 
 def _estimate(metric: Metric, sketch: Column) -> Column:
-    if metric.type == "HLLSketchBuild":
+    if metric.type in _HLL:
         return f.hll_sketch_estimate(sketch)
-    if metric.type == "thetaSketch":
+    if metric.type == _THETA:
         return f.theta_sketch_estimate(sketch)
+    if metric.type == _QUANTILES:
+        return f.kll_sketch_get_n_double(sketch)
     return sketch
 
 
@@ -140,16 +148,26 @@ def _extreme(metric: Metric) -> Callable[[Column], Column]:
 
 
 def _sketch(metric: Metric) -> Callable[[Column], Column]:
-    if metric.type == "thetaSketch":
+    if metric.type == _THETA:
         return _theta("theta_sketch_agg", metric)
+    if metric.type == _QUANTILES:
+        return _quantiles("kll_sketch_agg_double", metric)
     return partial(f.hll_sketch_agg, lgConfigK=metric.size)
 
 
 def _theta(name: str, metric: Metric) -> Callable[[Column], Column]:
-    function = getattr(f, name, None)
+    # Spark takes the logarithm of the number of entries.
+    return partial(_later(name, metric), lgNomEntries=(metric.size or 1).bit_length() - 1)
+
+
+def _quantiles(name: str, metric: Metric) -> Callable[[Column], Column]:
+    return partial(_later(name, metric), k=metric.size)
+
+
+def _later(name: str, metric: Metric) -> Callable[..., Column]:
+    function: Callable[..., Column] | None = getattr(f, name, None)
     if function is None:
         raise InvalidSpecError(
-            (f"metricsSpec: thetaSketch {metric.name!r} needs Spark 4.1 or later",)
+            (f"metricsSpec: {metric.type} {metric.name!r} needs Spark 4.1 or later",)
         )
-    # Spark takes the logarithm of the number of entries.
-    return partial(function, lgNomEntries=(metric.size or 1).bit_length() - 1)
+    return function

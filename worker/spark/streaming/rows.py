@@ -269,7 +269,10 @@ class RowReader:
 
 def input_type(metric: Metric) -> str:
     """Return the type of the values that a metric aggregates."""
-    for beginning, type_ in (("long", "bigint"), ("double", "double"), ("float", "float")):
+    for beginning, type_ in (
+        *(("long", "bigint"), ("double", "double"), ("float", "float")),
+        ("quantilesDoubles", "double"),
+    ):
         if metric.type.startswith(beginning):
             return type_
     return "string"
