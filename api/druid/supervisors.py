@@ -29,7 +29,10 @@ _OF_TASK: Final = ("startingOffsets", "currentOffsets", "lag")
 
 
 def submit(call: Call) -> dict[str, Any]:
-    """Make a supervisor, or change it; `project`, `worker_group` and `profile` are ours."""
+    """Make a supervisor, or change it; `project`, `worker_group` and `profile` are ours.
+
+    `ignored` in the answer lists the keys without effect, if there are any.
+    """
     try:
         text = call.body.decode()
     except UnicodeDecodeError:
@@ -42,7 +45,7 @@ def submit(call: Call) -> dict[str, Any]:
             worker_group=call.query.get("worker_group"), profile=call.query.get("profile")
         ),
     )
-    return {"id": done.id}
+    return {"id": done.id, **({"ignored": list(done.ignored)} if done.ignored else {})}
 
 
 def list_all(call: Call) -> list[Any]:

@@ -40,6 +40,8 @@ def test_a_supervisor_is_submitted_changed_and_not_twice_the_same(
     assert (made["id"], made["version"], made["outcome"]) == ("flights", 1, "created")
     assert made["ignored"] == ["spec.ioConfig.emitTimeLagMetrics"]
     assert parsed(cli("stream", "submit", file, "-o", "json"))["outcome"] == "unchanged"
+    _, _, listed = cli("stream", "submit", file)
+    assert listed.splitlines()[-1].strip() == "spec.ioConfig.emitTimeLagMetrics"
     changed = parsed(cli("stream", "submit", a_file(tmp_path, replicas=2), "-o", "json"))
     assert (changed["version"], changed["outcome"]) == (2, "changed")
     (row,) = parsed(cli("stream", "list", "-o", "json"))

@@ -46,7 +46,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("context.priority", 101, "from 0 to 100"),
     ("spec", 5, "spec: must be an object, not 5"),
     ("nonsense", 1, "nonsense: is not a known key"),
-    ("dataSchema", {}, "stands at the top and below spec"),
     (SCHEMA, ..., "spec.dataSchema: is missing"),
     (SCHEMA, "text", "must be an object, not 'text'"),
     (f"{SCHEMA}.dataSource", ..., "dataSource: is missing"),
@@ -111,10 +110,23 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{FILTER}.fields.2.lower", "one", "must be a number"),
     (f"{FILTER}.fields.2.ordering", "alphanumeric", "lexicographic or numeric"),
     (f"{FILTER}.fields.2.upperStrict", "x", "true or false"),
+    (f"{FILTER}.fields.2", {"type": "equals", "column": "c"}, "matchValue: is missing"),
+    (f"{FILTER}.fields.2", {"type": "range", "column": "c"}, "lower: is missing"),
+    (f"{FILTER}.fields.2", {"type": "null"}, "column: is missing"),
+    (
+        f"{FILTER}.fields.2",
+        {"type": "range", "column": "c", "matchValueType": "LONG", "lower": "x"},
+        "lower: must be a number",
+    ),
+    (
+        f"{FILTER}.fields.2",
+        {"type": "equals", "column": "c", "matchValueType": "ARRAY<LONG>", "matchValue": "1"},
+        "must be STRING or LONG",
+    ),
     (IO, ..., "spec.ioConfig: is missing"),
     (f"{IO}.type", "kinesis", "must be kafka"),
     (f"{IO}.topic", ..., "topic: is missing"),
-    (f"{IO}.topicPattern", "a.*", "a supervisor for each topic"),
+    (f"{IO}.topicPattern", "a.*", "topicPattern"),
     (f"{IO}.consumerProperties", ..., "must hold bootstrap.servers"),
     (f"{IO}.consumerProperties", "x", "must be an object"),
     (
@@ -132,8 +144,8 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{IO}.inputFormat.headerFormat.encoding", "EBCDIC", "must be UTF-8"),
     (
         f"{IO}.inputFormat.valueFormat.flattenSpec",
-        {"fields": [{"type": "path", "name": "a", "expr": "$.b"}]},
-        "only root fields",
+        {"fields": [{"type": "path", "name": "a", "expr": "$..b"}]},
+        "`..` finds fields at any depth",
     ),
     (f"{IO}.replicas", 0, "from 1 to 100"),
     (f"{IO}.taskCount", 0, "from 1 to 10000"),
@@ -335,7 +347,9 @@ def test_an_offset_fetch_period_is_five_seconds_or_more() -> None:
 
 
 def test_keys_without_effect_are_listed() -> None:
-    document = changed(SMALL, TUNING, {"workerThreads": 4, "httpTimeout": "PT9S", "indexSpec": {}})
+    document = changed(
+        SMALL, TUNING, {"workerThreads": 4, "httpTimeout": "PT9S", "indexSpec": {"a": 1}}
+    )
     document = changed(document, f"{SCHEMA}.granularitySpec.intervals", ["2013/2014"])
     document = changed(document, f"{SCHEMA}.dimensionsSpec.dimensionExclusions", ["x"])
     assert set(read_spec(document).ignored) == {
@@ -385,7 +399,7 @@ def test_a_legacy_parser_reads_as_the_same_specification() -> None:
         (f"{SCHEMA}.timestampSpec", {}, "timestampSpec: stands beside parser"),
         (f"{SCHEMA}.parser.type", "avro", "must be string"),
         (f"{SCHEMA}.parser.parseSpec", ..., "parseSpec: is missing"),
-        (f"{SCHEMA}.parser.parseSpec.format", "regex", "must be json or csv or tsv"),
+        (f"{SCHEMA}.parser.parseSpec.format", "avro", "must be json or csv or tsv or regex"),
         (f"{SCHEMA}.parser.parseSpec.columms", [], "did you mean columns?"),
     ],
 )

@@ -16,7 +16,12 @@ from typing import Any, Final
 from common.model.streams.bounded import (
     SPEC as RANGE_SPEC,
 )
-from common.model.streams.bounded import mistake_between, read_bound, read_range_spec
+from common.model.streams.bounded import (
+    keys_without_effect,
+    mistake_between,
+    read_bound,
+    read_range_spec,
+)
 from common.model.streams.reading import Rules
 from common.model.streams.spec import EnvironmentSecret
 from common.model.task_type import (
@@ -99,6 +104,21 @@ def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(key=_TO.name, problem=mistake)
 
 
+def _warnings(params: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the keys of a specification that have no effect."""
+    spec = params.get(_RANGE_SPEC.name)
+    if not isinstance(spec, Mapping):
+        return
+    try:
+        found = keys_without_effect(spec, rules=Rules(is_open=is_open))
+    except ValueFaultError:
+        return  # Reported as a fault.
+    if found:
+        yield Fault(
+            key=_RANGE_SPEC.name, problem=f"has keys without effect here: {', '.join(found)}"
+        )
+
+
 def _is_shared(profile: object) -> bool:
     """Return True if a task with this profile has a session in a server that others share."""
     return not is_absent(profile) and str(profile).strip() != CLASSIC
@@ -136,6 +156,7 @@ SPEC: Final = TaskTypeSpec(
     needs=((_SUPERVISOR.name, _RANGE_SPEC.name),),
     alternatives=((_SUPERVISOR.name, _RANGE_SPEC.name),),
     faults=_faults,
+    warnings=_warnings,
     names_are_its_own=False,
     session_work="worker.spark.streaming.task",
 )

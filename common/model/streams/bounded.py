@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from common.errors import InvalidSpecError
 from common.model.intervals import IntervalError, read_instant
-from common.model.streams.reading import Rules, read_spec
+from common.model.streams.reading import ReadSpec, Rules, read_spec
 from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import TASK_TYPE, offsets_of
 from common.model.task_type import ValueFaultError
@@ -23,6 +23,18 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 SPEC: Final = "spec"
 """The key of `params` that makes a task one without a supervisor."""
+_OF_SUPERVISORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ioConfig": (
+        *("replicas", "taskCount", "taskDuration", "startDelay", "period", "useEarliestOffset"),
+        *("completionTimeout", "stopTaskCount", "idleConfig", "autoScalerConfig", "alertConfig"),
+        "boundedStreamConfig",
+    ),
+    "tuningConfig": (
+        *("shutdownTimeout", "offsetFetchPeriod", "repartitionTransitionDuration"),
+        "resetOffsetAutomatically",
+    ),
+}
+"""Keys that a supervisor reads and a range does not."""
 _FORMS: Final = 'must be offsets by partition ({"0": 100}), a time, earliest or latest'
 
 
@@ -72,15 +84,34 @@ def read_range_spec(value: Any, *, rules: Rules | None = None) -> SupervisorSpec
     """Read the specification; `ValueFaultError` with every mistake, and never with a secret."""
     if not isinstance(value, Mapping):
         raise ValueFaultError("must be an object, as a supervisor's specification is")
-    try:
-        spec = read_spec(value, rules=rules).spec
-    except InvalidSpecError as error:
-        raise ValueFaultError("can't be read: " + "; ".join(error.mistakes)) from None
+    spec = _read(value, rules).spec
     if not isinstance(spec, SupervisorSpec):
         raise ValueFaultError("must be a specification of type kafka")
     if spec.io.connection:
         raise ValueFaultError("takes no connection, which only supervisors have; remove it")
     return spec
+
+
+def keys_without_effect(value: Mapping[str, Any], *, rules: Rules | None = None) -> tuple[str, ...]:
+    """Return the places of keys without effect in the specification of a range."""
+    parts = value["spec"] if isinstance(value.get("spec"), Mapping) else value
+    prefix = "spec." if parts is not value else ""
+    of_supervisors = (
+        f"{prefix}{part}.{key}"
+        for part, keys in _OF_SUPERVISORS.items()
+        if isinstance(parts.get(part), Mapping)
+        for key in keys
+        if parts[part].get(key) is not None
+    )
+    suspended = ("suspended",) if value.get("suspended") is not None else ()
+    return (*_read(value, rules).ignored, *of_supervisors, *suspended)
+
+
+def _read(value: Mapping[str, Any], rules: Rules | None) -> ReadSpec:
+    try:
+        return read_spec(value, rules=rules)
+    except InvalidSpecError as error:
+        raise ValueFaultError("can't be read: " + "; ".join(error.mistakes)) from None
 
 
 def is_supervised(task_type: str, task_json: str) -> bool:

@@ -1,8 +1,9 @@
 """Reads one JSON object key by key, and collects every mistake with its place.
 
 Pure. `Fields` knows which keys were asked for: any other is a mistake with a suggestion, because a
-misspelt key would silently mean its default. As in Druid, null is as good as absent, and numbers
-and truth values may be texts. Values of `secret` objects are never shown.
+misspelt key would silently mean its default. As in Druid, null is as good as absent, also for keys
+that are not known, and numbers and truth values may be texts. Values of `secret` objects are never
+shown.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from common.model.streams.periods import PeriodError, read_duration
+from common.model.streams.periods import FOREVER, PeriodError, read_duration
 
 MAX_WHOLE: Final = 2**63 - 1
 _SHOWN: Final = 60
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
+_INDEX: Final = re.compile(r"\[[0-9]+\]")
 _Value = TypeVar("_Value")
 
 
@@ -28,6 +30,13 @@ class Findings:
 
     mistakes: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+
+    def ignored_once(self) -> tuple[str, ...]:
+        """Return the place of each key without effect; `[*]` stands for several items of a list."""
+        groups: dict[str, list[str]] = {}
+        for place in dict.fromkeys(self.ignored):
+            groups.setdefault(_INDEX.sub("[*]", place), []).append(place)
+        return tuple(found[0] if len(found) == 1 else general for general, found in groups.items())
 
 
 class Fields:
@@ -123,7 +132,11 @@ class Fields:
     def duration(
         self, key: str, *, default: _Value, least: timedelta = timedelta()
     ) -> timedelta | _Value:
-        """Return a fixed length; `default` may be None for one that need not be given."""
+        """Return a fixed length.
+
+        `default` may be None for an optional limit. `FOREVER` is None then too, because nothing
+        ever reaches it.
+        """
         text = self.raw(key)
         if text is None:
             return default
@@ -139,7 +152,7 @@ class Fields:
             seconds = f"{least.total_seconds():g}"
             self.wrong(key, f"must be PT{seconds}S or longer, not {shown(text)}")
             return default
-        return length
+        return default if default is None and length >= FOREVER else length
 
     def milliseconds(self, key: str, *, default: timedelta, least: int = 0) -> timedelta:
         """Return a length that is written as a number of milliseconds."""
@@ -209,14 +222,28 @@ class Fields:
         return tuple(each for each in map(read, places) if each is not None)
 
     def ignore(self, *keys: str) -> None:
-        """Accept keys that change nothing here; those that are there are listed."""
+        """Accept keys that change nothing here, and list each one with a value.
+
+        An empty list or object does not count, because Druid shows it for a key that was not given.
+        """
         self._known.update(keys)
-        self.findings.ignored.extend(self.at(key) for key in keys if key in self)
+        self.findings.ignored.extend(
+            self.at(key) for key in keys if key in self and self._values[key] not in ([], {})
+        )
+
+    def ignore_rest(self) -> None:
+        """Accept all keys that are not read yet; they change nothing here."""
+        self.findings.ignored.extend(
+            self.at(shown(key)[1:-1])
+            for key, value in self._values.items()
+            if key not in self._known and value not in (None, [], {})
+        )
+        self._known.update(map(str, self._values))
 
     def close(self) -> None:
-        """Report every key that nothing asked for; called once all are read."""
-        for key in self._values:
-            if key in self._known:
+        """Report every key that has a value and is not read; called once all are read."""
+        for key, value in self._values.items():
+            if key in self._known or value is None:
                 continue
             near = difflib.get_close_matches(str(key)[:100], sorted(self._known), n=1)
             advice = f"; did you mean {near[0]}?" if near else ""

@@ -10,16 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+FOREVER: Final = timedelta(days=730_000)
+"""The longest length, 2,000 years: it can be added to the present time and subtracted from it."""
 _DURATION: Final = re.compile(
-    r"P(?=[0-9T])(?:(?P<weeks>[0-9]{1,6})W)?(?:(?P<days>[0-9]{1,7})D)?"
-    r"(?:T(?=[0-9])(?:(?P<hours>[0-9]{1,8})H)?(?:(?P<minutes>[0-9]{1,9})M)?"
-    r"(?:(?P<seconds>[0-9]{1,10}(?:\.[0-9]{1,3})?)S)?)?"
+    r"P(?=[0-9T])(?:(?P<weeks>[0-9]{1,10})W)?(?:(?P<days>[0-9]{1,10})D)?"
+    r"(?:T(?=[0-9])(?:(?P<hours>[0-9]{1,10})H)?(?:(?P<minutes>[0-9]{1,10})M)?"
+    r"(?:(?P<seconds>[0-9]{1,19}(?:\.[0-9]{1,3})?)S)?)?"
 )
+_UNITS: Final[Mapping[str, int]] = {
+    "weeks": 604_800_000,
+    "days": 86_400_000,
+    "hours": 3_600_000,
+    "minutes": 60_000,
+    "seconds": 1_000,
+}
+_MOST: Final = 2**31 - 1
 _CALENDAR: Final = re.compile(r"P(?=[0-9])(?:(?P<years>[0-9]{1,4})Y)?(?:(?P<months>[0-9]{1,5})M)?")
 _MONTH: Final = timedelta(days=30)
+_KEYS: Final = ("type", "period", "timeZone", "origin", "duration")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PeriodError(ValueError):
@@ -69,16 +81,23 @@ _NAMED: Final[Mapping[str, Granularity]] = {
 
 
 def read_duration(text: str) -> timedelta:
-    """Read a fixed length such as `PT1H`, `P1D` or `PT0.5S`."""
+    """Read a fixed length such as `PT1H`, `P1D` or `PT0.5S`; none is longer than `FOREVER`.
+
+    As in Joda-Time, a number is 2,147,483,647 at most. Seconds may be more, because that is how
+    Druid prints long durations.
+    """
     found = _DURATION.fullmatch(text)
     if found is None:
         if _CALENDAR.fullmatch(text):
             raise PeriodError("months and years have no fixed length; write days, as in P30D")
         raise PeriodError("write an ISO 8601 duration, as in PT1H, PT30S or P1D")
-    try:
-        return timedelta(**{name: float(part or 0) for name, part in found.groupdict().items()})
-    except OverflowError as error:
-        raise PeriodError("it is longer than any time") from error
+    milliseconds = 0
+    for name, unit in _UNITS.items():
+        whole, _, fraction = (found[name] or "0").partition(".")
+        if name != "seconds" and int(whole) > _MOST:
+            raise PeriodError(f"{whole} {name} are more than {_MOST}")
+        milliseconds += int(whole) * unit + int(fraction.ljust(3, "0") or 0)
+    return timedelta(milliseconds=min(milliseconds, FOREVER // timedelta(milliseconds=1)))
 
 
 def read_granularity(value: Any) -> Granularity:
@@ -90,10 +109,15 @@ def read_granularity(value: Any) -> Granularity:
         raise PeriodError(f"write one of {', '.join(_NAMED)}, or an object of type period")
     if not isinstance(value, Mapping):
         raise PeriodError("write a name such as HOUR, or an object of type period")
+    unknown = [f"{key:.40}" for key in value if key not in _KEYS and value[key] is not None]
+    if unknown:
+        raise PeriodError(f"it has no key {unknown[0]}; it has {', '.join(_KEYS)}")
     match value.get("type"):
         case "all" | "none" as name:
             return _NAMED[str(name).upper()]
         case "duration":
+            if not _is_epoch(value.get("origin")):
+                raise PeriodError("an origin is not supported; leave it out")
             return _of_milliseconds(value.get("duration"))
         case "period":
             if value.get("timeZone") not in {None, "UTC", "Etc/UTC", "Z"}:
@@ -103,6 +127,16 @@ def read_granularity(value: Any) -> Granularity:
             return _of_period(value.get("period"))
         case _:
             raise PeriodError("its type must be period, duration, all or none")
+
+
+def _is_epoch(origin: Any) -> bool:
+    """Return True for the origin that Druid shows for a duration without one."""
+    if origin is None:
+        return True
+    try:
+        return datetime.fromisoformat(origin) == _EPOCH
+    except (TypeError, ValueError):
+        return False
 
 
 def _of_milliseconds(value: Any) -> Granularity:
@@ -123,6 +157,8 @@ def _of_period(value: Any) -> Granularity:
         read = Granularity(name=value, length=read_duration(value))
     if not read.rough_length:
         raise PeriodError("its period must be longer than nothing")
+    if read.length >= FOREVER:
+        raise PeriodError("its period is longer than any chunk; write all")
     return _same_length(read)
 
 

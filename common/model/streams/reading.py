@@ -1,8 +1,9 @@
 """Reads the JSON specification of a Kafka supervisor, with every mistake at once.
 
-Pure. Keys, shapes and defaults are Druid's, in both shapes: parts below `spec`, or at the top.
-`read_spec` returns the specification and the places of keys that are accepted and change nothing
-here, which the answer to a submission lists. Secrets are never in a mistake.
+Pure. Keys, shapes and defaults are Druid's. The parts are below `spec`, at the top, or in both
+places, as Druid itself shows a specification; then those below `spec` count, as in Druid.
+`read_spec` returns the specification and the places of keys that are accepted without effect, which
+the answer to a submission lists. Secrets are never in a mistake.
 
     dataSchema     rows                   `common.model.streams.schema`
     ioConfig       the stream, its tasks  here
@@ -12,6 +13,7 @@ here, which the answer to a submission lists. Secrets are never in a mistake.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,9 +21,9 @@ from typing import Any, Final
 
 from common.errors import InvalidSpecError
 from common.model.streams.consumer import read_properties
-from common.model.streams.fields import Fields, Findings
+from common.model.streams.fields import Fields, Findings, shown
 from common.model.streams.formats import read_format, read_parse_spec
-from common.model.streams.properties import SERVERS
+from common.model.streams.properties import SERVERS, shown_name
 from common.model.streams.schema import partitions_of, read_schema
 from common.model.streams.spec import (
     AlertRule,
@@ -40,8 +42,12 @@ from common.model.streams.spec import (
 MAX_TEXT: Final = 1_048_576
 MAX_TASKS: Final = 10_000
 
+_PROVIDER: Final = "druid.dynamic.config.provider"
 _TYPES: Final = ("kafka", "NoopSupervisorSpec")
 _KAFKA: Final = ("kafka",)
+_PARTS: Final = ("dataSchema", "ioConfig", "tuningConfig")
+_ONE_TOPIC: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])+")
+"""A pattern without signs that match more than themselves."""
 _SECOND: Final = timedelta(seconds=1)
 _OFTENEST_FETCH: Final = timedelta(seconds=5)
 _IO_IGNORED: Final = (
@@ -49,6 +55,8 @@ _IO_IGNORED: Final = (
     "configOverrides",
     "emitTimeLagMetrics",
     "serverPriorityToReplicas",
+    "lagAggregator",
+    "skipOffsetGaps",
 )
 _TUNING_IGNORED: Final = (
     "workerThreads",
@@ -74,6 +82,7 @@ _TUNING_IGNORED: Final = (
     "recordBufferSize",
     "recordBufferOfferTimeout",
     "recordBufferFullWait",
+    "skipSequenceNumberAvailabilityCheck",
 )
 
 
@@ -109,7 +118,7 @@ def read_spec(document: str | Mapping[str, Any], *, rules: Rules | None = None) 
     top.close()
     if findings.mistakes:
         raise InvalidSpecError(tuple(dict.fromkeys(findings.mistakes)))
-    return ReadSpec(spec=spec, ignored=tuple(findings.ignored))
+    return ReadSpec(spec=spec, ignored=findings.ignored_once())
 
 
 def _parsed(document: str | Mapping[str, Any]) -> Any:
@@ -146,16 +155,15 @@ def _kafka(top: Fields, rules: Rules) -> SupervisorSpec:
     parts = top
     if "spec" in top:
         parts = top.required("spec")
-        for key in ("dataSchema", "ioConfig", "tuningConfig"):
-            if top.raw(key) is not None and key in parts:
-                top.wrong(key, "stands at the top and below spec; keep one of the two")
+        for key in _PARTS:
+            # The same part twice is no key without effect: Druid shows every part so.
+            if top.raw(key) != parts.raw(key):
+                top.ignore(key)
     read = read_schema(parts.required("dataSchema"))
     io = _io(parts.required("ioConfig"), parse_spec=read.parse_spec, rules=rules)
     tuning_fields = parts.child("tuningConfig")
     tuning = TuningConfig() if tuning_fields is None else _tuning(tuning_fields)
-    context = top.child("context") or parts.child("context")
-    priority = None if context is None else context.whole("priority", default=75, most=100)
-    parts.raw("context")
+    priority = _priority(top, parts)
     name = top.text("id", default=read.schema.dataset)
     if read.schema.dataset and name != read.schema.dataset:
         top.wrong("id", "must be the name of dataSchema.dataSource, or be left out")
@@ -167,10 +175,21 @@ def _kafka(top: Fields, rules: Rules) -> SupervisorSpec:
         priority=priority,
     )
     if parts is not top:
-        parts.raw("suspended")
-        parts.ignore("type")
+        parts.ignore("type", "suspended")
         parts.close()
     return spec
+
+
+def _priority(top: Fields, parts: Fields) -> int | None:
+    """Read `context`, of which the priority of locks alone has an effect."""
+    context = top.child("context") if "context" in top else parts.child("context")
+    if "context" in top and parts is not top:
+        parts.ignore("context")
+    if context is None:
+        return None
+    priority = context.whole("priority", default=75, most=100)
+    context.ignore_rest()
+    return priority
 
 
 def _io(fields: Fields, *, parse_spec: Fields | None, rules: Rules) -> IoConfig:
@@ -218,14 +237,32 @@ def _io(fields: Fields, *, parse_spec: Fields | None, rules: Rules) -> IoConfig:
 
 
 def _topic(fields: Fields) -> str:
+    """Read the topic. Druid shows it as `stream` too, and reads `topic` alone."""
     if "topicPattern" in fields:
-        fields.raw("topicPattern")
-        fields.wrong("topicPattern", "is not supported; write a supervisor for each topic")
-        return fields.text("topic")
-    if "topic" not in fields and "stream" in fields:
+        topic = _only_topic(fields)
+    elif "topic" not in fields and "stream" in fields:
         return fields.name("stream")
-    fields.raw("stream")
-    return fields.name("topic")
+    else:
+        topic = fields.name("topic")
+    if fields.raw("stream") not in (topic, fields.raw("topicPattern")):
+        fields.ignore("stream")
+    return topic
+
+
+def _only_topic(fields: Fields) -> str:
+    """Read a `topicPattern`, which has to match one topic alone."""
+    pattern = fields.name("topicPattern")
+    if "topic" in fields:
+        fields.wrong("topicPattern", "is given beside topic; keep one of the two")
+    found = _ONE_TOPIC.fullmatch(pattern)
+    if pattern and found is None:
+        fields.wrong(
+            "topicPattern",
+            f"{shown(pattern)} can match several topics, and a supervisor reads one topic; submit"
+            " a supervisor with topic, and with its own dataSource, for each of them",
+        )
+    fields.raw("topic")
+    return pattern.replace("\\", "") if found else ""
 
 
 def _consumer(fields: Fields, rules: Rules) -> dict[str, str | EnvironmentSecret]:
@@ -238,6 +275,7 @@ def _consumer(fields: Fields, rules: Rules) -> dict[str, str | EnvironmentSecret
     if not isinstance(properties, Mapping):
         fields.wrong("consumerProperties", "must be an object")
         return {}
+    properties = _provided(fields, properties, rules)
     read = read_properties(
         properties,
         has_connection=has_connection,
@@ -251,6 +289,36 @@ def _consumer(fields: Fields, rules: Rules) -> dict[str, str | EnvironmentSecret
     if not has_connection and SERVERS not in properties:
         fields.wrong("consumerProperties", f"must hold {SERVERS}, as in broker:9092")
     return read.found
+
+
+def _provided(fields: Fields, properties: Mapping[str, Any], rules: Rules) -> Mapping[str, Any]:
+    """Put the properties of Druid's dynamic provider in its place."""
+    if properties.get(_PROVIDER) is None:
+        return {name: each for name, each in properties.items() if name != _PROVIDER}
+    found: dict[str, Any] = {}
+    match properties[_PROVIDER]:
+        case {"type": "environment", "variables": Mapping() as variables}:
+            # A masked name of a variable is open, as a masked value is.
+            found = {
+                name: each
+                if isinstance(each, str) and rules.is_open(each)
+                else {"type": "environment", "variable": each}
+                for name, each in variables.items()
+            }
+        case {"type": "mapString", "config": Mapping() as config}:
+            found = dict(config)
+        case _:
+            fields.wrong(
+                f"consumerProperties.{_PROVIDER}",
+                "must be of type environment with variables, or of type mapString with config",
+            )
+    for name in found:
+        if name in properties:
+            fields.wrong(
+                f"consumerProperties.{_PROVIDER}.{shown_name(str(name))}",
+                "is given beside the provider too; keep one of the two",
+            )
+    return {**{name: each for name, each in properties.items() if name != _PROVIDER}, **found}
 
 
 def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:
@@ -268,7 +336,10 @@ def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:
 def _earliest(fields: Fields) -> bool:
     """Read `useEarliestOffset`, also by the name that Druid's other streams have for it."""
     other = fields.flag("useEarliestSequenceNumber", default=False)
-    return fields.flag("useEarliestOffset", default=other)
+    read = fields.flag("useEarliestOffset", default=other)
+    if read != other:
+        fields.ignore("useEarliestSequenceNumber")
+    return read
 
 
 def _idle(fields: Fields) -> IdleRule:

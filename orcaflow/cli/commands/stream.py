@@ -64,8 +64,10 @@ def submit(
         print_json(submitted_row(done))
         return
     write(f"supervisor {done.id}: {done.outcome}, version {done.version}")
+    if done.ignored:
+        say(f"{counted(len(done.ignored), 'key')} without effect here (docs/streams.md):")
     for place in done.ignored:
-        say(f"{place} is accepted and changes nothing here")
+        say(f"  {place}")
 
 
 @app.command(name="list", epilog="Example: orcaflow stream list -o json")
