@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fastapi import Request
@@ -82,6 +82,18 @@ def moment(at: datetime | None) -> str | None:
     if at is None:
         return None
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def period(length: timedelta) -> str:
+    """Write a length as Joda-Time does: PT5M, PT1H30M, PT0.250S."""
+    seconds, rest = divmod(length, timedelta(seconds=1))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{rest // timedelta(milliseconds=1):03}" if rest else ""
+    parts = [f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M")) if number]
+    if seconds or rest or not parts:
+        parts.append(f"{seconds}{fraction}S")
+    return f"PT{''.join(parts)}"
 
 
 def moment_in(text: str | None) -> str | None:

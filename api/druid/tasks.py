@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from api.druid.table import Call, RefusedError, Row, moment
+from api.druid.table import Call, RefusedError, Row, moment, period
 from api.problems import OutOfRangeError
 from api.routes.logs import download_log
 from common.errors import NotAllowedError, NotFoundError, SchedulerError
 from common.model.rights import Action
 from common.model.states import TaskState
+from common.model.unclaimed import timeout_of
 from operations.stream_tasks import (
     MOST,
     Stage,
@@ -181,8 +182,17 @@ def _status(task: StreamTaskInfo) -> dict[str, Any]:
         "duration": duration,
         "location": _location(task.host),
         "dataSource": task.supervisor,
-        "errorMsg": (task.ending_reason or "the task failed") if code == "FAILED" else None,
+        "errorMsg": _error(task) if code == "FAILED" else None,
     }
+
+
+def _error(task: StreamTaskInfo) -> str:
+    """Return the reason of a failure. Scripts look for the first sentence of an unclaimed task."""
+    timeout = timeout_of(task.reason)
+    if timeout is None:
+        return task.ending_reason or task.reason or "the task failed"
+    began = f"The worker that this task is assigned did not start it in timeout[{period(timeout)}]."
+    return f"{began} {task.reason}"
 
 
 def _group(task: StreamTaskInfo) -> str:

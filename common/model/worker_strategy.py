@@ -2,7 +2,7 @@
 
 `{"selectStrategy": {"type": "equalDistribution"}}`; the types are `fillCapacity` and
 `equalDistribution`, also with `…WithAffinity` (`affinityConfig`) or `…WithCategorySpec`
-(`workerCategorySpec`).
+(`workerCategorySpec`). As in Druid, a strategy of either kind without its object has no preference.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Strategy:
 
 
 DEFAULT_DOCUMENT: Final[Mapping[str, Any]] = {"selectStrategy": {"type": "equalDistribution"}}
+_TYPES_OF_DRUID: Final[Mapping[str, str]] = {"index_kafka": "STREAM", "compact": "COMPACT"}
+"""Druid's task types in a map of categories, with the types of the tasks that do this work here."""
 _TYPES: Final = tuple(
     f"{each.value}{more}" for each in Filling for more in ("", _AFFINITY, _CATEGORY)
 )
@@ -77,7 +79,7 @@ def read_strategy(document: object) -> Strategy:
     mistakes: list[str] = []
     whole = _object(document, "the document", mistakes)
     _no_others(whole, ("selectStrategy",), "the document", mistakes)
-    select = _object(whole.get("selectStrategy"), "selectStrategy", mistakes)
+    select = _without_limits(_object(whole.get("selectStrategy"), "selectStrategy", mistakes))
     kind = select.get("type")
     if kind not in _TYPES:
         mistakes.append(f"selectStrategy.type: must be one of {', '.join(_TYPES)}")
@@ -87,15 +89,25 @@ def read_strategy(document: object) -> Strategy:
     preference: Preference | None = None
     if more == _AFFINITY:
         _no_others(select, ("type", "affinityConfig"), "selectStrategy", mistakes)
-        preference = _affinity(select.get("affinityConfig"), mistakes)
+        if select.get("affinityConfig") is not None:
+            preference = _affinity(select["affinityConfig"], mistakes)
     elif more == _CATEGORY:
         _no_others(select, ("type", "workerCategorySpec"), "selectStrategy", mistakes)
-        preference = _categories(select.get("workerCategorySpec"), mistakes)
+        if select.get("workerCategorySpec") is not None:
+            preference = _categories(select["workerCategorySpec"], mistakes)
     else:
         _no_others(select, ("type",), "selectStrategy", mistakes)
     if mistakes:
         raise StrategyError(mistakes)
     return Strategy(filling=filling, preference=preference)
+
+
+def _without_limits(select: dict[str, Any]) -> dict[str, Any]:
+    """Drop `taskLimits` that limit nothing, as Druid shows them; others are unknown here."""
+    limits = select.get("taskLimits")
+    if isinstance(limits, dict) and not any(limits.values()):
+        return {key: each for key, each in select.items() if key != "taskLimits"}
+    return select
 
 
 def _affinity(value: object, mistakes: list[str]) -> Affinity:
@@ -116,20 +128,30 @@ def _categories(value: object, mistakes: list[str]) -> Categories:
     config = _object(value, place, mistakes)
     _no_others(config, ("categoryMap", "strong"), place, mistakes)
     rules: dict[str, CategoryRule] = {}
-    for kind, each in _object(config.get("categoryMap"), f"{place}.categoryMap", mistakes).items():
+    given_map = config.get("categoryMap")
+    by_kind = {} if given_map is None else _object(given_map, f"{place}.categoryMap", mistakes)
+    for kind, each in by_kind.items():
         within = f"{place}.categoryMap.{kind:.100}"
         rule = _object(each, within, mistakes)
-        _no_others(rule, ("defaultCategory", "categoryAffinity"), within, mistakes)
+        keys = ("defaultCategory", "categoryAffinity", "supervisorIdCategoryAffinity")
+        _no_others(rule, keys, within, mistakes)
         default = rule.get("defaultCategory")
         if default is not None and not isinstance(default, str):
             mistakes.append(f"{within}.defaultCategory: must be the category of workers")
             default = None
-        given = rule.get("categoryAffinity")
-        by_dataset = {} if given is None else _object(given, f"{within}.categoryAffinity", mistakes)
-        if not all(isinstance(category, str) for category in by_dataset.values()):
-            mistakes.append(f"{within}.categoryAffinity: must name a category for each dataset")
-            by_dataset = {}
-        rules[kind] = CategoryRule(default=default, by_dataset=by_dataset)
+        by_dataset: dict[str, Any] = {}
+        # A supervisor has the name of its dataset.
+        for key in keys[1:]:
+            given = rule.get(key)
+            found = {} if given is None else _object(given, f"{within}.{key}", mistakes)
+            if not all(isinstance(category, str) for category in found.values()):
+                mistakes.append(f"{within}.{key}: must name a category for each dataset")
+                found = {}
+            by_dataset |= found
+        type_ = _TYPES_OF_DRUID.get(kind, kind)
+        if type_ in rules:
+            mistakes.append(f"{within}: {type_} is given too; keep one of the two")
+        rules[type_] = CategoryRule(default=default, by_dataset=by_dataset)
     return Categories(rules=rules, is_strong=_strong(config, place, mistakes))
 
 
@@ -141,7 +163,9 @@ def _object(value: object, place: str, mistakes: list[str]) -> dict[str, Any]:
 
 
 def _strong(config: Mapping[str, Any], place: str, mistakes: list[str]) -> bool:
-    strong = config.get("strong", False)
+    strong = config.get("strong")
+    if strong is None:
+        return False
     if not isinstance(strong, bool):
         mistakes.append(f"{place}.strong: must be true or false")
         return False
@@ -151,6 +175,6 @@ def _strong(config: Mapping[str, Any], place: str, mistakes: list[str]) -> bool:
 def _no_others(
     value: Mapping[str, Any], keys: Collection[str], place: str, mistakes: list[str]
 ) -> None:
-    others = [f"{key:.40}" for key in value if key not in keys]
+    others = [f"{key:.40}" for key in value if key not in keys and value[key] is not None]
     if others:
         mistakes.append(f"{place}: has no key {', '.join(others)}; it has {', '.join(keys)}")

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from common.model.assignments import AskingTask, AssignmentFacts, Choices
+from common.model.unclaimed import unclaimed_reason
 from common.model.worker_strategy import Strategy, StrategyError, read_strategy
 from common.model.workers import WorkerMode, WorkerStatus, host_of, mode_of
 from master.logic.worker_choice import (
@@ -146,11 +147,7 @@ class _Deciding:
         self._count_failure(task.worker)
         excluded = (*task.excluded, task.worker)
         if task.tries >= MOST_TRIES:
-            seconds = self._config.timeout.total_seconds()
-            self._failed[task.id] = (
-                f"no worker took it: none of {', '.join(dict.fromkeys(excluded))} claimed it within"
-                f" {seconds:g} s (master.task_assignment_timeout_seconds)"
-            )
+            self._failed[task.id] = unclaimed_reason(excluded, self._config.timeout)
             return
         self._excluded[task.id] = excluded
         waiting.append(replace(task, excluded=excluded))

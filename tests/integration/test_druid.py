@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,9 @@ from api.matrix import CALLERS, Outcome, outcome, policy_of
 from api.policy import LIST
 from common.model.commands import CommandType
 from common.model.rights import ROLES
-from common.model.states import ProcessState
+from common.model.states import ProcessState, TaskState
 from common.model.streams.tasks import TaskStatus
+from common.model.unclaimed import unclaimed_reason
 from common.model.worker_strategy import DEFAULT_DOCUMENT
 from common.store import tables as t
 from master.supervisors.view import StreamSnapshot
@@ -28,6 +30,7 @@ from operations.session import Session
 from tests.integration.api_worlds import World, headers_of, worlds
 from tests.integration.rights_mistakes import BY_DRUID, Plants, lists_of_everybody
 from tests.integration.store_races.stream_stage import Stage
+from tests.unit.druid_documents import as_shown
 from tests.unit.stream_specs import SECRET, SMALL
 
 SPEC = copy.deepcopy(SMALL)
@@ -151,6 +154,38 @@ def test_a_script_that_knows_druid_alone_keeps_a_supervisor(ada: Ask, db: Engine
     assert [each["spec"].get("suspended") for each in history] == [None, False, True, False]
     assert ada("GET", "supervisor/history")[1]["flights"] == history
     assert SECRET not in str(history)
+
+
+def test_a_specification_that_druid_shows_is_submitted_as_it_is(ada: Ask) -> None:
+    status, answer = ada("POST", "supervisor", as_shown())
+    assert (status, answer["id"]) == (200, "clicks")
+    assert "spec.tuningConfig.skipSequenceNumberAvailabilityCheck" in answer["ignored"]
+    shown = ada("GET", "supervisor/clicks")[1]
+    assert ada("POST", "supervisor", shown) == (200, answer)
+    assert len(ada("GET", "supervisor/clicks/history")[1]) == 1
+
+
+def test_a_task_that_no_worker_claims_has_the_text_of_druid(ada: Ask, db: Engine) -> None:
+    run = worlds(db)[0].objects["instance"]
+    command = select(t.stream_task.c.command_id).where(t.stream_task.c.name == "read_ours")
+    of_run = t.task_instance.c.process_instance_id == run
+    for reason, wanted in (
+        (
+            unclaimed_reason(["10.0.0.7:1234"], timedelta(minutes=5)),
+            "The worker that this task is assigned did not start it in timeout[PT5M]. no worker",
+        ),
+        ("the disk is full", "the disk is full"),
+    ):
+        with db.begin() as connection:
+            connection.execute(
+                update(t.process_instance)
+                .where(t.process_instance.c.id == run)
+                .values(command_id=command.scalar_subquery())
+            )
+            failed = {"state": int(TaskState.FAILURE), "reason": reason, "end_time": func.now()}
+            connection.execute(update(t.task_instance).where(of_run).values(**failed))
+        status = ada("GET", "task/read_ours/status")[1]["status"]
+        assert (status["status"], status["errorMsg"][: len(wanted)]) == ("FAILED", wanted)
 
 
 def test_lists_counts_and_orders_to_all_are_those_of_druid(ada: Ask, db: Engine) -> None:

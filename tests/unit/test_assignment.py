@@ -166,6 +166,43 @@ CATEGORIES = {
                 ),
             ),
         ),
+        (
+            {
+                "type": "equalDistributionWithCategorySpec",
+                "taskLimits": {"maxSlotCountByType": {}, "maxSlotRatioByType": {}},
+                "workerCategorySpec": {
+                    "categoryMap": {
+                        "index_kafka": {
+                            "defaultCategory": "c",
+                            "categoryAffinity": {"ds": "d"},
+                            "supervisorIdCategoryAffinity": {"other": "e"},
+                        }
+                    },
+                    "strong": None,
+                },
+            },
+            Strategy(
+                preference=Categories(
+                    rules={
+                        "STREAM": CategoryRule(default="c", by_dataset={"ds": "d", "other": "e"})
+                    }
+                )
+            ),
+        ),
+        # Druid shows a strategy without its object with null.
+        *(
+            ({"type": f"{filling.value}{more}", key: None}, Strategy(filling=filling))
+            for filling in Filling
+            for more, key in (
+                ("WithCategorySpec", "workerCategorySpec"),
+                ("WithAffinity", "affinityConfig"),
+                ("WithCategorySpec", "taskLimits"),
+            )
+        ),
+        (
+            {"type": "fillCapacityWithCategorySpec", "workerCategorySpec": {"categoryMap": None}},
+            Strategy(filling=Filling.FILL_CAPACITY, preference=Categories(rules={})),
+        ),
     ],
 )
 def test_strategies_are_those_of_druid(select: dict[str, Any], strategy: Strategy) -> None:
@@ -196,6 +233,16 @@ def test_strategies_are_those_of_druid(select: dict[str, Any], strategy: Strateg
                 }
             },
             ["categoryMap.x.categoryAffinity: must name a category"],
+        ),
+        (
+            {
+                "selectStrategy": {
+                    "type": "fillCapacityWithCategorySpec",
+                    "taskLimits": {"maxSlotCountByType": {"index_kafka": 1}},
+                    "workerCategorySpec": {"categoryMap": {"STREAM": {}, "index_kafka": {}}},
+                }
+            },
+            ["has no key taskLimits", "categoryMap.index_kafka: STREAM is given too"],
         ),
     ],
 )

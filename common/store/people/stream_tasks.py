@@ -18,7 +18,10 @@ from common.store.transaction import AnyRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTaskInfo:
-    """A stream task with its run and the attempt that it is; `state` is that of the attempt."""
+    """A stream task with its run and the attempt that it is.
+
+    `state` and `reason` are of the attempt; `ending_reason` is the supervisor's.
+    """
 
     name: str
     supervisor: str
@@ -32,6 +35,7 @@ class StreamTaskInfo:
     process_instance_id: int | None
     task_instance_id: int | None
     state: int | None
+    reason: str | None
     host: str | None
     start_time: datetime | None
     end_time: datetime | None
@@ -59,6 +63,7 @@ def _seen(principal: Principal) -> Select[Any]:
         select(
             task_instance.c.id,
             task_instance.c.state,
+            task_instance.c.reason,
             task_instance.c.host,
             task_instance.c.start_time,
             task_instance.c.end_time,
@@ -76,6 +81,7 @@ def _seen(principal: Principal) -> Select[Any]:
             process_instance.c.id.label("run_id"),
             newest.c.id.label("attempt"),
             newest.c.state,
+            newest.c.reason,
             newest.c.host,
             newest.c.start_time,
             newest.c.end_time,
@@ -105,6 +111,7 @@ def _info(row: AnyRow) -> StreamTaskInfo:
         process_instance_id=row.run_id,
         task_instance_id=row.attempt,
         state=row.state,
+        reason=shown_reason(row.reason),
         host=row.host,
         start_time=row.start_time,
         end_time=row.end_time,
