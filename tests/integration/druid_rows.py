@@ -64,3 +64,37 @@ FILTERS: list[tuple[dict[str, Any], list[str | None]]] = [
 ]
 """Filters of the column `s`, each with the `VALUES` that pass."""
 VALUES = ["abz", "az", "b%", "\\", "", "7", "7.0", "10", None]
+
+ZONED: Mapping[str, str | None] = {
+    # In Berlin the clocks went forward on 2026-03-29 at 01:00Z, and back on 2026-10-25 at 01:00Z.
+    "timestamp_floor(1774746000000, 'P1D', null, 'Europe/Berlin')": "1774738800000",
+    "timestamp_ceil(1774746000000, 'P1D', null, 'Europe/Berlin')": "1774821600000",
+    "timestamp_ceil(1774738800000, 'P1D', null, 'Europe/Berlin')": "1774738800000",
+    "timestamp_floor(1792974600000, 'P1M', null, 'Europe/Berlin')": "1790805600000",
+    "timestamp_floor(1792974600000, 'PT1H', null, 'Europe/Berlin')": "1792972800000",
+    "timestamp_floor(1792889400000, 'PT1H', null, 'Asia/Kolkata')": "1792888200000",
+    "timestamp_ceil(1792889400001, 'PT1H', null, 'Asia/Kolkata')": "1792891800000",
+    "timestamp_floor(0, 'P1D', null, '-05:00')": "-68400000",
+    "timestamp_floor(0, 'P1D', null, null)": "0",
+    "timestamp_floor(0, 'P1D', null, 'UTC')": "0",
+    # A day later at the same time of the clock, which is 23 hours.
+    "timestamp_shift(1774738800000, 'P1D', 1, 'Europe/Berlin')": "1774821600000",
+    "timestamp_shift(1774738800000, 'PT24H', 1, 'Europe/Berlin')": "1774825200000",
+    "timestamp_shift(0, 'P1D', 9999999999, 'Europe/Berlin')": None,
+    "timestamp_extract(1774746000000, 'HOUR', 'Europe/Berlin')": "3",
+    "timestamp_extract(1774746000000, 'EPOCH', 'Europe/Berlin')": "1774746000",
+    "timestamp_extract(1774738799999, 'DAY', 'Europe/Berlin')": "28",
+    "timestamp_format(1774746000000, 'yyyy-MM-dd HH:mm', 'Europe/Berlin')": "2026-03-29 03:00",
+    "timestamp_format(1774746000000, null, 'Europe/Berlin')": "2026-03-29T03:00:00.000+02:00",
+    "timestamp_format(0, null, 'America/St_Johns')": "1969-12-31T20:30:00.000-03:30",
+    "timestamp_parse('2026-03-29 04:00', 'yyyy-MM-dd HH:mm', 'Europe/Berlin')": "1774749600000",
+    "timestamp_parse('2026-03-29 02:30', 'yyyy-MM-dd HH:mm', 'Europe/Berlin')": None,
+    "timestamp_parse('2026-03-29 04:00Z', 'yyyy-MM-dd HH:mmZ', 'Europe/Berlin')": "1774756800000",
+    "timestamp_parse('2026-03-29T04:00', null, 'Europe/Berlin')": "1774749600000",
+    "timestamp_parse('2026-03-29T04:00Z', null, 'Europe/Berlin')": "1774756800000",
+    "timestamp_parse('2026-03-29', null, 'Europe/Berlin')": "1774738800000",
+    "like('100%', '100!%', '!')": "1",
+    "like('a', '\\\\')": "0",
+    "regexp_extract('a1b2', '([a-z])(\\\\d)', 2)": "1",
+}
+"""Expressions without columns, and their values."""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from common.model.streams.expressions import read_expression
 from common.model.streams.fields import Fields, Findings
 from common.model.streams.filters import read_filter
 from tests.integration import druid_rows
 from tests.integration.spark_jobs import a_session
 from tests.integration.stream_records import Stream, T
 from tests.unit.stream_regexes import GOOD
-from worker.spark.streaming import filters
+from worker.spark.streaming import expressions, filters
 from worker.spark.streaming.rows import SETTINGS, RowState
-from worker.spark.streaming.values import Kind, Value
+from worker.spark.streaming.values import Kind, Value, text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,3 +100,15 @@ def test_expressions_that_are_taken_are_those_that_java_compiles(spark: SparkSes
 
     frame = spark.createDataFrame(pa.table({"s": ["abc"]}))
     assert len(frame.select(*(f.regexp_like("s", f.lit(each)) for each in GOOD)).collect()) == 1
+
+
+def test_times_are_computed_by_the_clocks_of_a_zone(spark: SparkSession) -> None:
+    from pyspark.sql import functions as f
+
+    frame = spark.createDataFrame(pa.table({"a": ["x"]}))
+    columns = [
+        text(expressions.value_of(read_expression(each), lambda name: Value(f.col(name), Kind.ANY)))
+        for each in druid_rows.ZONED
+    ]
+    found = frame.select(*columns).collect()[0]
+    assert dict(zip(druid_rows.ZONED, found, strict=True)) == druid_rows.ZONED

@@ -15,6 +15,7 @@ from common.model.streams.expressions import (
     Literal,
     Node,
     read_expression,
+    zone_of,
 )
 
 
@@ -105,32 +106,67 @@ def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
     assert mistake in str(caught.value)
 
 
+BERLIN = "'Europe/Berlin'"
 CONSTANTS = {
-    "cast": "'LONG'",
-    "round": "-2",
-    "json_value": "'$.a'",
-    "timestamp_extract": "'YEAR'",
-    **dict.fromkeys(("timestamp_floor", "timestamp_ceil", "timestamp_shift"), "'P1D'"),
-    **dict.fromkeys(("timestamp", "timestamp_parse", "timestamp_format"), "'yyyy'"),
+    "cast": ("'LONG'",),
+    "round": ("-2",),
+    "json_value": ("'$.a'",),
+    "like": ("'a%'", "'!'"),
+    "regexp_like": ("'a'",),
+    "regexp_extract": ("'(a)'", "1"),
+    "timestamp": ("'yyyy'",),
+    "timestamp_extract": ("'YEAR'", BERLIN),
+    "timestamp_shift": ("'P1D'", "a", BERLIN),
+    **dict.fromkeys(("timestamp_floor", "timestamp_ceil"), ("'P1D'", "null", BERLIN)),
+    **dict.fromkeys(("timestamp_parse", "timestamp_format"), ("'yyyy'", BERLIN)),
 }
+"""The arguments behind the first one that some functions have to have as constants."""
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_a_function_takes_its_numbers_of_arguments_and_no_others(name: str) -> None:
     least, most = FUNCTIONS[name]
-    second = CONSTANTS.get(name, "a")
     for count in (least, most):
-        assert read_expression(called(name, count, second))
+        assert read_expression(called(name, count))
     for count in (least - 1, most + 1):
         with pytest.raises(ExpressionTextError):
-            read_expression(called(name, count, second))
+            read_expression(called(name, count))
 
 
-def called(name: str, count: int, second: str) -> str:
-    arguments = ["a"] * count
-    if count > 1:
-        arguments[1] = second
-    return f"{name}({','.join(arguments)})"
+def called(name: str, count: int) -> str:
+    constants = CONSTANTS.get(name, ())
+    arguments = ["a", *constants, *["a"] * count]
+    return f"{name}({','.join(arguments[:count])})"
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("timestamp_floor(a, 'P1D', null, 'europe/berlin')", "did you mean Europe/Berlin?"),
+        ("timestamp_floor(a, 'P1D', 'Europe/Berlin')", "a zone is argument 4, behind null"),
+        ("timestamp_floor(a, 'P1D', '2000-01-01', 'UTC')", "an origin is not supported"),
+        ("timestamp_floor(a, 'P1D', null, zone)", "needs argument 4 as a text in quotes"),
+        ("timestamp_ceil(a, 'PT6H', null, 'Europe/Berlin')", "PT1H or shorter"),
+        ("timestamp_shift(a, 'P1DT1H', 1, 'Europe/Berlin')", "shift twice for both"),
+        ("timestamp_extract(a, 'DAY', '+25:00')", "is no zone; write as in Europe/Berlin"),
+        ("timestamp_format(a, 'HH:mm Z', 'Europe/Berlin')", "write null as the pattern"),
+        ("regexp_like(a, '(')", "missing )"),
+        ("regexp_extract(a, '(b)', 2)", "has 1 groups"),
+        ("regexp_like(a, b)", "needs argument 2 as a text in quotes"),
+        ("like(a, 'b!', '!')", "ends with its escape"),
+    ],
+)
+def test_a_zone_or_pattern_that_no_task_could_use_is_refused(text: str, mistake: str) -> None:
+    with pytest.raises(ExpressionTextError) as caught:
+        read_expression(text)
+    assert mistake in str(caught.value)
+
+
+@pytest.mark.parametrize("zone", ["'UTC'", "'Z'", "null", "'Etc/UTC'"])
+def test_utc_is_the_zone_without_one(zone: str) -> None:
+    call = read_expression(f"timestamp_extract(a, 'DAY', {zone})")
+    assert isinstance(call, Call)
+    assert zone_of(call) == ""
 
 
 def test_a_long_chain_of_operators_is_refused_before_anything_walks_it() -> None:

@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 from common.model.streams.joda import PatternError, printed_parts, reader_of
 from common.model.streams.periods import Granularity, PeriodError, read_granularity
+from common.model.streams.regexes import RegexError, like_pattern, read_regex
+from common.model.streams.zones import JODA_ZONES
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -29,18 +32,26 @@ FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("trim", "ltrim", "rtrim", "round"), (1, 2)),
     **dict.fromkeys(("pow", "div", "mod", "nvl", "cast", "strpos", "repeat"), (2, 2)),
     **dict.fromkeys(("contains_string", "icontains_string", "regexp_like"), (2, 2)),
-    **dict.fromkeys(("timestamp_extract", "timestamp_floor", "timestamp_ceil"), (2, 2)),
-    **dict.fromkeys(("timestamp", "timestamp_format", "timestamp_parse"), (1, 2)),
+    **dict.fromkeys(("timestamp_floor", "timestamp_ceil"), (2, 4)),
+    **dict.fromkeys(("timestamp_format", "timestamp_parse"), (1, 3)),
     **dict.fromkeys(("greatest", "least", "concat"), (1, _MANY)),
-    **dict.fromkeys(("if", "replace", "lpad", "rpad", "timestamp_shift"), (3, 3)),
-    **dict.fromkeys(("substring", "regexp_extract"), (2, 3)),
+    **dict.fromkeys(("if", "replace", "lpad", "rpad"), (3, 3)),
+    **dict.fromkeys(("substring", "regexp_extract", "like", "timestamp_extract"), (2, 3)),
+    "timestamp": (1, 2),
+    "timestamp_shift": (3, 4),
     "case_searched": (2, _MANY),
     "case_simple": (3, _MANY),
-    "like": (2, 2),
     "json_value": (2, 2),
 }
 """The functions, each with the least and the greatest number of arguments."""
 
+ZONES: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("timestamp_floor", "timestamp_ceil", "timestamp_shift"), 3),
+    **dict.fromkeys(("timestamp_format", "timestamp_parse", "timestamp_extract"), 2),
+}
+"""The functions that take a zone, each with the index of that argument."""
+_ORIGIN: Final = 2
+"""The index of the argument between the period and the zone of a floor or ceil."""
 CAST_TYPES: Final = ("LONG", "DOUBLE", "FLOAT", "STRING")
 TIME_UNITS: Final = (
     *("EPOCH", "SECOND", "MINUTE", "HOUR", "DAY", "DOW"),
@@ -54,6 +65,10 @@ _TOKEN: Final = re.compile(
     r"|(?P<text>'(?:[^'\\]|\\.)*')"
     r"|(?P<sign>&&|\|\||[<>=!]=|[-+*/%^!<>(),]))"
 )
+_ZONES_IN_SMALL: Final = {each.lower(): each for each in JODA_ZONES}
+_HOUR: Final = timedelta(hours=1)
+_UTC: Final = frozenset({"UTC", "Etc/UTC", "Z", "+00:00"})
+_OFFSET: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _RANKS: Final[Mapping[str, int]] = {
@@ -151,6 +166,81 @@ def written_period(call: Call, index: int) -> Granularity:
         ) from error
 
 
+def written_regex(call: Call) -> str:
+    """Return the second argument, which has to be a regular expression."""
+    pattern = written_text(call, 1)
+    try:
+        groups = read_regex(pattern)
+    except RegexError as error:
+        raise ExpressionTextError(f"{call.function} can't use {pattern!r}: {error}") from None
+    if len(call.arguments) > 2 and not 0 <= written_number(call, 2) <= groups:
+        raise ExpressionTextError(f"{call.function}: {pattern!r} has {groups} groups")
+    return pattern
+
+
+def written_like(call: Call) -> str:
+    """Return the pattern of `like` as Spark reads it."""
+    pattern = written_text(call, 1)
+    escape = written_text(call, 2) if len(call.arguments) > 2 else None
+    try:
+        return like_pattern(pattern, escape)
+    except RegexError as error:
+        raise ExpressionTextError(f"like can't use {pattern!r}: {error}") from None
+
+
+def zone_of(call: Call) -> str:
+    """Return the zone of a function of times; "" for UTC, which is the zone without one."""
+    index = ZONES.get(call.function, len(call.arguments))
+    if index >= len(call.arguments) or call.arguments[index] == Literal(value=None):
+        return ""
+    zone = written_text(call, index)
+    if zone in _UTC:
+        return ""
+    if zone in JODA_ZONES or _OFFSET.fullmatch(zone):
+        return zone
+    near = _ZONES_IN_SMALL.get(zone.lower())
+    advice = f"did you mean {near}?" if near else "write as in Europe/Berlin or +01:00"
+    raise ExpressionTextError(f"{call.function}: {zone[:40]!r} is no zone; {advice}")
+
+
+def is_of_hours(call: Call) -> bool:
+    """Return True if the period of a call is one of hours, minutes or seconds, not of days."""
+    return "T" in written_text(call, 1)
+
+
+def has_pattern(call: Call) -> bool:
+    """Return True if a function of times has a pattern; without one, texts are ISO 8601."""
+    return len(call.arguments) > 1 and call.arguments[1] != Literal(value=None)
+
+
+def _check_origin(call: Call) -> None:
+    if len(call.arguments) <= _ORIGIN or call.arguments[_ORIGIN] == Literal(value=None):
+        return
+    origin = call.arguments[_ORIGIN]
+    cure = f"an origin is not supported; write null as argument {_ORIGIN + 1}"
+    if isinstance(origin, Literal) and origin.value in JODA_ZONES:
+        cure = f"a zone is argument {_ORIGIN + 2}, behind null for the origin"
+    raise ExpressionTextError(f"{call.function}: {cure}")
+
+
+def _check_cut(call: Call) -> None:
+    period = written_period(call, 1)
+    _check_origin(call)
+    if zone_of(call) and is_of_hours(call) and period.length > _HOUR:
+        raise ExpressionTextError(
+            f"{call.function}: a period of hours in a zone is PT1H or shorter; write P1D for days,"
+            " or leave the zone out"
+        )
+
+
+def _check_shift(call: Call) -> None:
+    written_period(call, 1)
+    if zone_of(call) and not written_text(call, 1).startswith("PT") and is_of_hours(call):
+        raise ExpressionTextError(
+            f"{call.function}: in a zone, a period has days or hours; shift twice for both"
+        )
+
+
 def _check_type(call: Call) -> None:
     _check_word(call, "types", CAST_TYPES)
 
@@ -168,6 +258,8 @@ def _check_word(call: Call, what: str, known: tuple[str, ...]) -> None:
 
 
 def _check_pattern(call: Call) -> None:
+    if not has_pattern(call) and len(call.arguments) > 2:
+        return  # Only the zone is given.
     read = printed_parts if call.function == "timestamp_format" else reader_of
     pattern = written_text(call, 1)
     try:
@@ -178,18 +270,30 @@ def _check_pattern(call: Call) -> None:
         ) from error
 
 
+def _check_printed_zone(call: Call) -> None:
+    _check_pattern(call)
+    if zone_of(call) and has_pattern(call):
+        parts = printed_parts(written_text(call, 1))
+        if any(each.letter in ("Z", "z") for each in parts):
+            raise ExpressionTextError(
+                f"{call.function} can't print the name or offset of another zone than UTC by a"
+                " pattern; write null as the pattern, which prints the offset"
+            )
+
+
 _CHECKS: Final[Mapping[str, Callable[[Call], object]]] = {
     "cast": _check_type,
     "round": lambda call: written_number(call, 1),
     "json_value": lambda call: written_text(call, 1),
     "timestamp_extract": _check_unit,
-    **dict.fromkeys(
-        ("timestamp_floor", "timestamp_ceil", "timestamp_shift"),
-        lambda call: written_period(call, 1),
-    ),
-    **dict.fromkeys(("timestamp", "timestamp_parse", "timestamp_format"), _check_pattern),
+    "timestamp_shift": _check_shift,
+    **dict.fromkeys(("timestamp_floor", "timestamp_ceil"), _check_cut),
+    **dict.fromkeys(("regexp_like", "regexp_extract"), written_regex),
+    "like": written_like,
+    **dict.fromkeys(("timestamp", "timestamp_parse"), _check_pattern),
+    "timestamp_format": _check_printed_zone,
 }
-"""The check of the second argument of a call, if there is one."""
+"""The check of the arguments of a call that has at least two."""
 
 
 class _Parser:
@@ -272,6 +376,7 @@ class _Parser:
         call = Call(function=function, arguments=tuple(arguments))
         if len(arguments) > 1 and function in _CHECKS:
             _CHECKS[function](call)
+        zone_of(call)
         return call
 
     def _expect(self, sign: str) -> None:

@@ -17,13 +17,18 @@ from common.model.streams.expressions import (
     Column,
     Literal,
     Node,
+    has_pattern,
+    is_of_hours,
+    written_like,
     written_number,
     written_period,
+    written_regex,
     written_text,
+    zone_of,
 )
-from common.model.streams.joda import printed_parts, reader_of
+from common.model.streams.joda import Field, printed_parts, reader_of
 from common.model.streams.periods import read_granularity
-from worker.spark.streaming import arithmetic, joda, times
+from worker.spark.streaming import arithmetic, joda, times, zoned
 from worker.spark.streaming.values import (
     Kind,
     Value,
@@ -40,6 +45,9 @@ from worker.spark.streaming.values import (
 _OPERATORS: Final = frozenset(
     ("&&", "||", "<", "<=", ">", ">=", "==", "!=", "+", "-", "*", "/", "%", "^")
 )
+_ISO_TIME: Final = "yyyy-MM-dd'T'HH:mm:ss.SSS"
+_WITH_ZONES: Final = frozenset({Field.OFFSET, Field.ZONE, Field.SHORT_ZONE})
+"""Fields of texts that have a zone already."""
 _CASTS: Final[Mapping[str, Callable[[Value], Value]]] = {
     "LONG": lambda value: Value(whole(value), Kind.LONG),
     "DOUBLE": lambda value: Value(real(value), Kind.DOUBLE),
@@ -220,8 +228,8 @@ def _repeat(node: Call, given: list[Value]) -> Value:
 
 
 def _extracted(node: Call, given: list[Value]) -> Value:
-    group = whole(given[2]).try_cast("int") if len(given) > 2 else f.lit(0)
-    found = f.call_function("regexp_extract", text(given[0]), text(given[1]), group)
+    group = written_number(node, 2) if len(given) > 2 else 0
+    found = f.regexp_extract(text(given[0]), written_regex(node), group)
     return Value(f.nullif(found, f.lit("")), Kind.TEXT)
 
 
@@ -245,26 +253,19 @@ def _milliseconds(micros: SparkColumn) -> Value:
 
 
 def _floor(node: Call, given: list[Value]) -> Value:
-    return _milliseconds(times.chunk_start(_time(given[0]), written_period(node, 1)))
+    cut = written_period(node, 1), zone_of(node)
+    return _milliseconds(zoned.floor(_time(given[0]), *cut, of_hours=is_of_hours(node)))
 
 
 def _ceil(node: Call, given: list[Value]) -> Value:
-    period = written_period(node, 1)
-    micros = _time(given[0])
-    start = times.chunk_start(micros, period)
-    return _milliseconds(f.when(start == micros, micros).otherwise(times.chunk_end(start, period)))
+    cut = written_period(node, 1), zone_of(node)
+    return _milliseconds(zoned.ceil(_time(given[0]), *cut, of_hours=is_of_hours(node)))
 
 
 def _shift(node: Call, given: list[Value]) -> Value:
-    period = written_period(node, 1)
-    micros, steps = _time(given[0]), f.coalesce(whole(given[2]), f.lit(0).cast("bigint"))
-    if period.months:
-        bounded = f.when(f.abs(steps) < 120_000, steps * period.months)
-        moved = f.unix_micros(f.timestamp_add("MONTH", bounded, f.timestamp_micros(micros)))
-    else:
-        length = times.length_micros(period)
-        moved = f.try_add(micros, f.try_multiply(steps, f.lit(length).cast("bigint")))
-    return _milliseconds(moved)
+    steps = f.coalesce(whole(given[2]), f.lit(0).cast("bigint"))
+    zone = "" if is_of_hours(node) else zone_of(node)
+    return _milliseconds(zoned.shift(_time(given[0]), written_period(node, 1), steps, zone))
 
 
 _UNITS: Final[Mapping[str, Callable[[SparkColumn], SparkColumn]]] = {
@@ -286,22 +287,28 @@ def _part_of_time(node: Call, given: list[Value]) -> Value:
     micros = _time(given[0])
     if unit == "EPOCH":
         return Value(f.call_function("div", micros, f.lit(times.SECOND)), Kind.LONG)
-    return Value(_UNITS[unit](f.timestamp_micros(micros)).cast("bigint"), Kind.LONG)
+    moment = f.timestamp_micros(zoned.wall_of(micros, zone_of(node)))
+    return Value(_UNITS[unit](moment).cast("bigint"), Kind.LONG)
 
 
 def _parsed_time(node: Call, given: list[Value]) -> Value:
-    written = text(given[0])
-    if len(given) == 1:
-        return _milliseconds(times.iso_micros(written))
+    written, zone = text(given[0]), zone_of(node)
+    if not has_pattern(node):
+        read = times.iso_micros(written)
+        return _milliseconds(zoned.placed(read, written, zone))
     reader = reader_of(written_text(node, 1))
-    return _milliseconds(joda.micros_read(written, reader, trimmed=False))
+    micros = joda.micros_read(written, reader, trimmed=False)
+    is_in_zone = zone and not _WITH_ZONES.intersection(reader.fields)
+    return _milliseconds(zoned.only_time_at(micros, zone) if is_in_zone else micros)
 
 
 def _formatted_time(node: Call, given: list[Value]) -> Value:
-    pattern = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
-    if len(given) > 1:
-        pattern = written_text(node, 1)
-    return Value(joda.printed(_time(given[0]), printed_parts(pattern)), Kind.TEXT)
+    micros, zone = _time(given[0]), zone_of(node)
+    wall = zoned.wall_of(micros, zone)
+    if has_pattern(node):
+        return Value(joda.printed(wall, printed_parts(written_text(node, 1))), Kind.TEXT)
+    printed = joda.printed(wall, printed_parts(_ISO_TIME))
+    return Value(f.concat(printed, zoned.offset_text(micros, zone)), Kind.TEXT)
 
 
 _FUNCTIONS: Final[Mapping[str, _Function]] = {
@@ -344,8 +351,12 @@ _FUNCTIONS: Final[Mapping[str, _Function]] = {
     "icontains_string": lambda _, given: Value(
         f.contains(f.lower(text(given[0])), f.lower(text(given[1]))), Kind.TRUTH
     ),
-    "like": _on_text(f.like, Kind.TRUTH),
-    "regexp_like": _on_text(f.regexp_like, Kind.TRUTH),
+    "like": lambda node, given: Value(
+        f.like(text(given[0]), f.lit(written_like(node))), Kind.TRUTH
+    ),
+    "regexp_like": lambda node, given: Value(
+        f.regexp_like(text(given[0]), f.lit(written_regex(node))), Kind.TRUTH
+    ),
     "regexp_extract": _extracted,
     "json_value": _json_value,
     "timestamp": _parsed_time,
