@@ -217,9 +217,9 @@ class Launcher:
             forks=launch.forks,
             leads=launch.leads,
             memory_mb=read_memory_max(task),
-            secrets=maskable((*of_author, *asks_by.values())),
+            secrets=maskable((*of_author, *secrets_in(asks_by))),
             secret_names=tuple(each.prop for each in marked),
-            # The header does not contain the values of `asks_by`.
+            # The header does not contain the secrets of `asks_by`.
             masked_from=0 if of_author else len(header.encode("utf-8", "replace")),
         )
 
@@ -290,7 +290,8 @@ def seen_by_tasks(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _SEEN_BY_TASKS or name.startswith("LC_")
     }
-    return {"PATH": _DEFAULT_PATH, "LANG": "C.UTF-8", **seen}
+    # Without SHELL, bash reads the password file each time it starts. The value is cron's.
+    return {"PATH": _DEFAULT_PATH, "LANG": "C.UTF-8", "SHELL": "/bin/sh", **seen}
 
 
 @lru_cache(maxsize=100)

@@ -92,7 +92,9 @@ class LogMask:
         self.secrets = maskable(secrets)
         self._spares = spares_outputs
         self._spared: list[tuple[int, int]] = []
-        self._done = begin
+        self._begin = self._done = begin
+        # No form of a secret is shorter than the secret.
+        self._shortest_bytes = min((len(_bytes(each)) for each in self.secrets), default=0)
 
     # Built at first use, because every attempt has a secret, but most of them print little.
     @cached_property
@@ -112,9 +114,13 @@ class LogMask:
         spared = min((start for start, _ in self._spared), default=self._done)
         return max(0, min(self._done - self._overlap, spared))
 
-    def is_behind(self, log: int) -> bool:
-        """True if the log has grown since it was masked."""
-        return os.fstat(log).st_size != self._done
+    def left_bytes(self, log: int) -> int:
+        """Return the size of the part that is not masked yet; 0 is none.
+
+        It is more than 0 for a log that was emptied.
+        """
+        end = os.fstat(log).st_size
+        return end - self._done if end >= self._done else max(end, 1)
 
     def mask(self, log: int, *, limit: int | None = None) -> None:
         """Mask what has been added, or the part before `limit`. The log must be open for reading.
@@ -126,6 +132,9 @@ class LogMask:
             # Somebody has emptied it.
             self._restart(0)
         end = end if limit is None else min(end, limit)
+        if end - self._begin < self._shortest_bytes:
+            self._done = max(self._done, end)
+            return
         while self._done < end:
             start = max(0, self._done - self._overlap)
             block = os.pread(log, _STEP_BYTES + self._done - start, start)
@@ -172,6 +181,7 @@ class LogMask:
 
     def _restart(self, position: int) -> None:
         self._done = position
+        self._begin = min(self._begin, position)
         self._spared = [each for each in self._spared if each[1] <= position]
 
     def _mask_block(self, log: int, block: bytes, start: int) -> None:

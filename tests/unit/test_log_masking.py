@@ -32,7 +32,7 @@ def masked(log: int, written: str, *secrets: str, spares: bool = False) -> str:
     mask = LogMask(secrets or (SECRET,), spares_outputs=spares)
     os.write(log, written.encode())
     mask.mask(log)
-    assert not mask.is_behind(log)
+    assert not mask.left_bytes(log)
     return text(log)
 
 
@@ -117,7 +117,7 @@ def test_a_cut_leaves_no_part_of_a_secret(log: int) -> None:
         assert "hunter" not in kept
         assert "p@ss" not in kept
         assert cut is not None
-        assert not mask.is_behind(log)
+        assert not mask.left_bytes(log)
 
 
 def test_a_log_that_its_task_has_emptied_is_masked_from_its_begin(log: int) -> None:
@@ -126,7 +126,7 @@ def test_a_log_that_its_task_has_emptied_is_masked_from_its_begin(log: int) -> N
     mask.mask(log)
     os.ftruncate(log, 0)
     os.write(log, SECRET.encode())
-    assert mask.is_behind(log)
+    assert mask.left_bytes(log)
     mask.mask(log)
     assert text(log) == "*" * 12
 
@@ -135,8 +135,19 @@ def test_a_log_that_has_its_header_alone_is_not_searched(log: int) -> None:
     header = b"a header\n"
     mask = LogMask((SECRET,), spares_outputs=False, begin=len(header))
     os.write(log, header)
-    assert not mask.is_behind(log)
+    assert not mask.left_bytes(log)
     os.write(log, SECRET.encode())
-    assert mask.is_behind(log)
+    assert mask.left_bytes(log)
     mask.mask(log)
+    assert text(log) == f"a header\n{'*' * 12}"
+
+
+def test_a_secret_that_arrives_in_small_parts_is_masked(log: int) -> None:
+    header = b"a header\n"
+    mask = LogMask((SECRET,), spares_outputs=False, begin=len(header))
+    os.write(log, header)
+    for each in SECRET:
+        os.write(log, each.encode())
+        mask.mask(log)
+        assert not mask.left_bytes(log)
     assert text(log) == f"a header\n{'*' * 12}"

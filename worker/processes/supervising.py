@@ -37,6 +37,7 @@ from worker.processes.starting import Prepare, Starter
 from worker.task_log import Cut
 
 _LONGEST_REST = 1.0
+_MASKED_HERE_BYTES = 64 * 1024
 _LOG_CHECK_SECONDS = 1.0
 _SOON_SECONDS = 0.1
 _REAP_SECONDS = 1.0
@@ -361,10 +362,14 @@ class Supervisor:
     def _cut_log(self, attempt: LiveAttempt) -> bool:
         """Have a log cut that is too long, and masked; return whether that is under way."""
         mask = attempt.log_mask
-        if not attempt.is_being_cut and (
-            task_log.is_too_long(attempt.log, self._cutter.limit_bytes)
-            or (mask is not None and mask.is_behind(attempt.log))
-        ):
+        if attempt.is_being_cut:
+            return True
+        is_too_long = task_log.is_too_long(attempt.log, self._cutter.limit_bytes)
+        left_bytes = 0 if mask is None else mask.left_bytes(attempt.log)
+        if mask is not None and 0 < left_bytes <= _MASKED_HERE_BYTES and not is_too_long:
+            # The cutter's thread would take longer to answer than this takes.
+            mask.mask(attempt.log)
+        elif is_too_long or left_bytes:
             attempt.is_being_cut = True
             done = partial(self._log_cut, attempt.id)
             self._cutter.cut(attempt.id, attempt.log, before=attempt.cut, mask=mask, done=done)
