@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from common.clock import Clock
+from common.masking import secrets_in
 from common.model.states import TaskState
 from worker import task_log, workspace
 from worker.log_masking import LogMask, secrets_left_in
@@ -197,7 +198,7 @@ class Adoption:
     def _secrets(self, record: Record) -> tuple[str, ...]:
         """Return the secrets to mask in the log of an attempt of a former incarnation."""
         left = secrets_left_in(record.execute_path, record.secret_names)
-        return (*left, *self._asks_by(record.task_instance_id).values())
+        return (*left, *secrets_in(self._asks_by(record.task_instance_id)))
 
     def _clear_stale(self, task_instance_id: int, record: Record | None) -> None:
         if record is not None:
