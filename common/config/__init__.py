@@ -16,7 +16,6 @@ may take to start.
 from common.config.addresses import (
     database_dsn,
     database_url,
-    libpq_dsn,
     zookeeper_digest,
     zookeeper_hosts,
 )
@@ -40,6 +39,7 @@ from common.config.settings import (
     ZookeeperConfig,
 )
 from common.config.values import DERIVED_KEYS, effective, get, shown
+from common.libpq import dsn as libpq_dsn
 
 __all__ = [
     "CONF_DIR_VARIABLE",

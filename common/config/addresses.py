@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from common.config.settings import Config
 from common.errors import ConfigurationError, ServiceUnreachableError
+from common.libpq import dsn as libpq_dsn
 
 _TLS_WORDS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -107,42 +108,3 @@ def _with_tls(config: Config) -> str:
     if not wanted:
         return url
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(wanted)}"
-
-
-def libpq_dsn(url: str) -> str:
-    """Turn an SQLAlchemy URL of PostgreSQL into libpq's pairs; `ValueError` if it is none."""
-    # Messages must not repeat the URL: its password is a secret, and in a broken URL its place is
-    # unknown.
-    form = "it must be like postgresql+psycopg2://user:password@host:port/name"
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ValueError(form) from None
-    if parts.scheme not in ("postgresql+psycopg2", "postgresql", "postgres"):
-        raise ValueError(form)
-    escapes = f"{form}; signs like @ : / ? # in the password are written as %40 %3A %2F %3F %23"
-    try:
-        port = parts.port
-    except ValueError:
-        # A password with such a sign in it ends up here, or as a part of the path.
-        raise ValueError(escapes) from None
-    if "@" in parts.path or "@" in parts.query or parts.fragment:
-        raise ValueError(escapes)
-    pairs = {
-        "host": unquote(parts.hostname or ""),
-        "port": str(port or ""),
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "dbname": unquote(parts.path.lstrip("/")),
-        **dict(parse_qsl(parts.query)),
-    }
-    if not pairs["dbname"]:
-        raise ValueError(f"it names no database; {form}")
-    return " ".join(f"{name}={_dsn_value(value)}" for name, value in pairs.items() if value)
-
-
-def _dsn_value(value: str) -> str:
-    if re.fullmatch(r"[\w./:@%+-]+", value):
-        return value
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

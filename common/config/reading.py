@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.config.addresses import libpq_dsn
 from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES, defaults, known_keys
 from common.config.settings import DEFAULT_HOME, Config
 from common.errors import ConfigurationError
+from common.libpq import dsn as libpq_dsn
 from common.spark_config import DEFAULT, PROFILES, conf_from, is_conf, profile_of
 from common.spark_config import mistakes as spark_mistakes
 

@@ -29,6 +29,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from common import libpq
 from common.errors import ConfigurationError, ServiceUnreachableError
 from common.store.sealed_rows import RowKeys, protect, reader_of_json
 
@@ -119,8 +120,16 @@ def engine(
     of documents are encrypted in the tables (`common.store.sealed_rows`).
     """
     address = _read(url)
+    arguments = _arguments(
+        url,
+        application_name=application_name,
+        connect_timeout=connect_timeout,
+        statement_timeout=statement_timeout,
+        lock_timeout=lock_timeout,
+    )
     made = create_engine(
         address,
+        creator=lambda: psycopg2.connect(connection_factory=connection_factory, **arguments),
         pool_size=pool_size,
         max_overflow=max_overflow,
         pool_timeout=pool_timeout.total_seconds(),
@@ -132,16 +141,6 @@ def engine(
         use_native_hstore=False,
         hide_parameters=True,
         json_deserializer=None if keys is None else reader_of_json(keys),
-        connect_args={
-            **_session(
-                address,
-                application_name=application_name,
-                connect_timeout=connect_timeout,
-                statement_timeout=statement_timeout,
-                lock_timeout=lock_timeout,
-            ),
-            "connection_factory": connection_factory,
-        },
     )
     if by_statement:
         made = _StatementEngine(made.pool, made.dialect, made.url, hide_parameters=True)
@@ -246,6 +245,17 @@ _TIMESTAMPTZ: Final = 1184
 _MOMENT: Final = psycopg2.extensions.new_type((_TIMESTAMPTZ,), "MOMENT", _moment)
 
 
+def answers(made: Engine) -> None:
+    """Send a small query; raise `ServiceUnreachableError` if the server does not answer."""
+    try:
+        with made.connect() as db:
+            rows_alone(db, "SELECT 1", {})
+    except (DBAPIError, PoolTimeoutError):
+        raise ServiceUnreachableError(
+            f"PostgreSQL at {_place(made.url)} did not answer in time"
+        ) from None
+
+
 def connect(
     url: str,
     *,
@@ -254,14 +264,7 @@ def connect(
 ) -> Any:
     """Open an autocommit psycopg2 connection outside any pool, for `common.store.listen`."""
     address = _read(url)
-    arguments = address.translate_connect_args(username="user", database="dbname")
-    arguments.update(address.normalized_query)
-    arguments = {
-        key: value[0] if isinstance(value, tuple) else value for key, value in arguments.items()
-    }
-    arguments.update(
-        _session(address, application_name=application_name, connect_timeout=connect_timeout)
-    )
+    arguments = _arguments(url, application_name=application_name, connect_timeout=connect_timeout)
     try:
         connection = psycopg2.connect(**arguments)
     except psycopg2.Error as error:
@@ -341,43 +344,52 @@ def _read(url: str) -> URL:
 
 
 def _place(address: URL) -> str:
-    # A socket directory travels as the host parameter of the query, as in libpq.
-    asked = address.query.get("host")
-    host = address.host or (asked if isinstance(asked, str) else None) or "localhost"
-    return f"{host}:{address.port or 5432}/{address.database or ''}"
+    return libpq.place(_parameters(address.render_as_string(hide_password=False)))
 
 
-def _session(
-    address: URL,
+def _parameters(url: str) -> dict[str, str]:
+    try:
+        return libpq.parameters(url)
+    except ValueError as error:
+        raise ConfigurationError(f"database.url can't be read: {error}") from None
+
+
+def _arguments(
+    url: str,
     *,
     application_name: str,
     connect_timeout: timedelta,
     statement_timeout: timedelta = timedelta(),
     lock_timeout: timedelta = timedelta(),
 ) -> dict[str, Any]:
-    """The settings of every session; settings in the URL itself take precedence."""
+    """Return libpq's arguments; settings in the URL itself take precedence over ours."""
+    given = _parameters(url)
     settings = {
         **SESSION_SETTINGS,
         "statement_timeout": _milliseconds(statement_timeout),
         "lock_timeout": _milliseconds(lock_timeout),
     }
     options = [f"-c {name}={value}" for name, value in settings.items()]
-    arguments = {
+    least_seconds = 2  # libpq's own.
+    arguments: dict[str, Any] = {
         "application_name": f"{application_name}:{os.getpid()}",
-        "connect_timeout": max(2, round(connect_timeout.total_seconds())),  # libpq's least is 2.
         # PGCLIENTENCODING or a setting of the role could choose an encoding that lacks letters.
         "client_encoding": "UTF8",
-        # A host that vanished without a word is noticed in about half a minute.
+        # Of several hosts the next one may be alive.
+        "connect_timeout": least_seconds
+        if libpq.has_several_hosts(given)
+        else max(least_seconds, round(connect_timeout.total_seconds())),
+        # A host that vanishes is noticed within about twenty seconds, or within eight if it does
+        # not confirm what was sent.
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 4,
-        "tcp_user_timeout": 30_000,
+        "tcp_user_timeout": 8_000,
+        **given,
     }
-    for name in address.query:
-        arguments.pop(name, None)
     # Of a setting that is named twice the server takes the last.
-    options.extend(address.normalized_query.get("options", ()))
-    return {**arguments, "options": " ".join(options)}
+    options.append(given.get("options", ""))
+    return {**arguments, "options": " ".join(options).strip()}
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -23,6 +23,7 @@ from common.store.connect import (
     retrying,
 )
 from common.store.fixed_statement import FixedRead, FixedStatement
+from common.store.listen import Channel, Notifications
 from common.store.transaction import single
 
 SECRET = "s3cr3t-p@ss/word"
@@ -54,6 +55,38 @@ def test_a_server_that_is_not_there_is_named_by_host_and_port(database_url: str)
             unreachable()
         assert SECRET not in str(caught.value)
         assert is_transient(caught.value)
+
+
+def _behind_a_dead_one(url: str, **more: str) -> tuple[str, str]:
+    """Return a URL of two hosts of which only the second answers, and the text that names both."""
+    address = make_url(url)
+    dead, alive = f"127.0.0.1:{free_port()}", f"{address.host}:{address.port}"
+    several = address.set(host=None, port=None).update_query_dict({"host": (dead, alive), **more})
+    return several.render_as_string(hide_password=False), f"{dead},{alive}/{address.database}"
+
+
+def test_of_several_hosts_one_that_answers_is_enough_for_every_connection(
+    database_url: str,
+) -> None:
+    url, named = _behind_a_dead_one(database_url)
+    assert place_of(url) == named
+    made = engine(url)
+    with made.connect() as db:
+        assert db.scalar(text("SELECT 1")) == 1
+    made.dispose()
+    connect(url).close()
+    with Notifications(url, (Channel.COMMAND,)) as listening:
+        (reminder,) = listening.wait(timedelta(minutes=1))
+        assert reminder.is_reminder
+        assert listening.is_connected
+
+
+def test_of_several_hosts_only_one_of_the_wanted_kind_is_used(database_url: str) -> None:
+    url, named = _behind_a_dead_one(database_url, target_session_attrs="standby")
+    for unreachable in (lambda: engine(url).connect(), lambda: connect(url)):
+        with pytest.raises(ServiceUnreachableError, match=named) as caught:
+            unreachable()
+        assert "hot standby" in str(caught.value)
 
 
 def test_by_statement_a_read_is_no_transaction_and_a_change_is_one(database_url: str) -> None:
