@@ -24,6 +24,7 @@ import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -31,7 +32,12 @@ from common.clock import Clock
 from common.errors import ServiceUnreachableError
 from common.model.cluster import Node, QueueEntry
 from common.model.states import TaskState
-from common.registry.protocol import Membership, Standing, TaskQueue
+from common.registry.protocol import (
+    Membership,
+    RegistryUnavailableError,
+    Standing,
+    TaskQueue,
+)
 from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
 from common.task_types import task_type_spec
 from worker.attempts import Attempts, Ended
@@ -51,6 +57,8 @@ _UNDISTURBED = timedelta(milliseconds=8)
 """The rest after a claim by a hint, before its entry is looked for and taken out."""
 _REMEMBERED_CLAIMS = 1_000
 _KEPT_AT_MOST = 100
+_PATIENT_SECONDS = 3.0
+"""The time for which an unanswered claim keeps its entries from other workers."""
 _KEPT_SECONDS = 1.0
 """The longest that claims are kept unreleased and unlogged while ever more are made."""
 
@@ -126,6 +134,9 @@ class ClaimLoop:
         # None until the rows are queried.
         self._unsure_claimed_at: datetime | None = None
         self._given_up = GivenUpClaims(store=store, queue=queue, node=node)
+        # The time of the first pass without an answer, and the entries released since then.
+        self._unanswered_since: float | None = None
+        self._let_go_of: tuple[QueueEntry, ...] = ()
         self._to_release: tuple[QueueEntry, ...] = ()
         self._claimed: tuple[ClaimedTask, ...] = ()
         self._tidy_by = math.inf
@@ -148,6 +159,32 @@ class ClaimLoop:
 
         `ServiceUnreachableError` passes through, with everything remembered that it leaves open.
         """
+        try:
+            rest = self._pass()
+        except ServiceUnreachableError:
+            self._let_go()
+            raise
+        self._unanswered_since = None
+        return rest
+
+    def _let_go(self) -> None:
+        """Release entries after three seconds in which the tables did not answer.
+
+        Other workers may reach the tables, and the claims in the registry would keep them away. The
+        rows decide: this worker queries them when the tables answer again.
+        """
+        now = self._clock.monotonic()
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        is_early = now - self._unanswered_since < _PATIENT_SECONDS
+        if is_early or not self._unsure or self._let_go_of == self._unsure:
+            return
+        with suppress(RegistryUnavailableError):
+            self._queue.release(self._unsure)
+            self._queue.offer(self._unsure)
+            self._let_go_of = self._unsure
+
+    def _pass(self) -> timedelta:
         # Before anything is looked at: an end that comes during the pass has another one made.
         self._is_short_of_room = True
         # This queries the tables only, so it works without a session.

@@ -11,6 +11,7 @@ from common.errors import ServiceUnreachableError
 from common.model.cluster import NodeKind
 from common.model.states import TaskState
 from common.registry.protocol import Standing
+from common.store.worker.ports import AttemptFolders
 from tests.unit.worker_loops.place import ADDRESS, Place
 
 
@@ -178,6 +179,37 @@ def test_an_entry_that_was_taken_out_for_a_claim_that_never_came_is_put_back(pla
     rejoin(place)
     assert place.claim() == [task]
     assert queue.claimed() == frozenset()
+
+
+def test_a_worker_that_alone_misses_the_tables_keeps_no_entry_from_others(place: Place) -> None:
+    place.join()
+    task = place.submit()
+    queue = place.registry.task_queue
+    other = place.zookeeper.registry()
+    node = other.membership.join(NodeKind.WORKER, "w:2", "")
+    claimed = other.task_queue.claim([place.entry(task)], node)
+    # A competitor: from now on this worker makes claims in the registry.
+    assert place.claim() == []
+    other.task_queue.release(claimed)
+    queue.offer(claimed)
+    place.zookeeper.deliver()
+    for _ in range(4):
+        place.no_answer("claim", "before")
+        with pytest.raises(ServiceUnreachableError):
+            place.worker.claims.run_once()
+        place.pass_time(2)
+        # Keep the other session alive.
+        other.pulse()
+    assert queue.claimed() == frozenset()
+    assert other.task_queue.claim(claimed, node) == claimed
+    assert place.store.claim(
+        node, [task], folders=AttemptFolders(work="/t", logs="/t/l"), now=place.clock.now()
+    )
+    # This worker queries the row when the tables are back.
+    place.database.commit_hook = lambda *_: None
+    assert place.claim() == []
+    assert place.worker.claims.claiming() == frozenset()
+    assert host_of(place, task) == "w:2"
 
 
 def test_a_given_up_claim_that_is_to_be_killed_is_reported_and_not_offered(place: Place) -> None:
