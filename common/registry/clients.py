@@ -39,7 +39,7 @@ def make_client(
         auth_data=[("digest", user)] if user else None,
         default_acl=CREATOR_ALL_ACL if user else None,
         handler=PollingHandler(config.account),
-        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=min(1.0, timeout / 10)),
+        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=min(0.5, timeout / 10)),
         logger=logger,
         **tls_options(config.tls),
     )
