@@ -40,6 +40,7 @@ from master.logic.worker_choice import BlacklistConfig, ChoiceConfig
 from master.loops.assign_loop import AssignLoop
 from master.loops.command_loop import CommandConfig, CommandLoop
 from master.loops.complement_loop import ComplementConfig, ComplementLoop
+from master.loops.database_loop import DatabaseLoop
 from master.loops.dependent_loop import DependentConfig, DependentLoop
 from master.loops.failover_loop import FailoverConfig, FailoverLoop
 from master.loops.heartbeat import HeartbeatLoop
@@ -87,12 +88,14 @@ class Master:
         return_grace: timedelta,
         admitted: Callable[[], bool] = lambda: True,
         hints: HintTargets | None = None,
+        database: DatabaseLoop | None = None,
         ask_stream: Ask | None = None,
     ) -> None:
         """`return_grace`: the time that workers have to come back, too, once this master has.
 
         `hints`: what the stores ask for the worker that they tell of new attempts. Without a store
         of supervisors, or `ask_stream`, which asks brokers, the master looks after no streams.
+        Without `database` it never leaves because the database is out of reach.
         """
         self.wakes = Wakes()
         self.identity = Identity(registry.membership)
@@ -229,6 +232,9 @@ class Master:
                 queue=self.queue,
                 config=_assignment_config(config),
             )
+        self.database = database
+        if database is not None:
+            database.answered = lambda: self.wakes.wake(HeartbeatLoop.name)
         self.heartbeat = HeartbeatLoop(
             membership=registry.membership,
             identity=self.identity,
@@ -237,7 +243,11 @@ class Master:
             text=heartbeat_text,
             is_clean=self._is_clean,
             # They found no trusted node until now, and rest.
-            joined=lambda: self.wakes.wake(*(loop.name for loop in self.loops)),
+            joined=lambda: self.wakes.wake(
+                *(loop.name for loop in self.loops if loop is not self.heartbeat)
+            ),
+            database_away=timedelta if database is None else database.away,
+            database_patience=timedelta(seconds=config.database_patience_seconds),
             interval=timedelta(seconds=config.heartbeat_interval_seconds),
         )
 
@@ -246,6 +256,7 @@ class Master:
         """The loops in the order of their start; those that take new work come last."""
         return (
             self.heartbeat,
+            *(() if self.database is None else (self.database,)),
             self.runs,
             self.queue,
             *(() if self.hints is None else (self.hints,)),

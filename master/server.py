@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from setproctitle import setproctitle
@@ -55,6 +56,8 @@ from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.store import schema
+from common.store.connect import Engine, answers
+from common.store.connect import engine as make_engine
 from common.store.listen import Notifications
 from common.store.master.assignments import PostgresAssignmentStore
 from common.store.master.commands import PostgresCommandStore
@@ -70,6 +73,7 @@ from common.store.retention import PostgresRetentionStore
 from common.store.worker_modes import present_modes
 from master.assembly import Master, Stores
 from master.loops.broker_process import BrokerProcess
+from master.loops.database_loop import DatabaseLoop
 from master.loops.embedded_loop import EmbeddedLoop
 from master.loops.hint_targets import HintTargets
 from master.loops.kafka_offsets import KafkaOffsets
@@ -134,6 +138,9 @@ def run(config: Config) -> int:
         service.reach(lambda: schema.check_as_daemon(engine))
         registry = service.reach(lambda: connect_registry(registry_config(config), clock=clock))
         stack.callback(registry.close)
+        probe = _probe(config, f"{NAME}-{settings.port}-probe")
+        stack.callback(probe.dispose)
+        database = DatabaseLoop(partial(answers, probe), clock=clock)
         hints = HintTargets(registry.membership, lambda: present_modes(engine))
         commands = PostgresCommandStore(
             engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
@@ -161,7 +168,11 @@ def run(config: Config) -> int:
                 assignments=PostgresAssignmentStore(engine),
             ),
             heartbeat_text=heartbeat_text(
-                settings.host, created=clock.now(), zone=zone, clock=clock
+                settings.host,
+                created=clock.now(),
+                zone=zone,
+                clock=clock,
+                database_away=database.shown,
             ),
             return_grace=timedelta(seconds=config.zookeeper.session_timeout_seconds),
             admitted=Admission(
@@ -171,6 +182,7 @@ def run(config: Config) -> int:
                 clock=clock,
             ),
             hints=hints,
+            database=database,
             ask_stream=_offsets(config, brokers, supervisors).ask,
         )
         if master.supervisors is not None:
@@ -208,6 +220,21 @@ def _embedded_loops(config: Config, clock: Clock) -> Iterator[EmbeddedLoop]:
         yield EmbeddedLoop(
             zookeeper_of(config, within=_EMBEDDED_WITHIN), title="ZooKeeper", clock=clock
         )
+
+
+def _probe(config: Config, name: str) -> Engine:
+    """Return the engine of one connection that shows whether the database answers."""
+    patience = timedelta(seconds=2)
+    return make_engine(
+        configuration.database_url(config),
+        pool_size=1,
+        max_overflow=0,
+        application_name=name,
+        connect_timeout=patience,
+        statement_timeout=patience,
+        lock_timeout=patience,
+        by_statement=True,
+    )
 
 
 def _offsets(

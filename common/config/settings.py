@@ -126,6 +126,8 @@ class MasterConfig:
     """Commands taken at once: fewer spread the work better, more cost less."""
     heartbeat_interval_seconds: Seconds = 10.0
     """Interval of reports on load and memory; the session alone shows that the daemon lives."""
+    database_patience_seconds: Annotated[float, Ge(5), Le(86_400)] = 15.0
+    """After this time without the database a master leaves its runs to another that reaches it."""
     command_poll_seconds: Seconds = 1.0
     """Commands are noticed at once; this finds the one whose notification was missed."""
     ledger_days: Annotated[int, Ge(1), Le(36_500)] = 30

@@ -8,6 +8,7 @@ had a bare IP, since several daemons may share a host.
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -17,6 +18,8 @@ from enum import Enum
 from common.model.workers import WorkerStatus
 
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+_DATABASE_AWAY = "databaseAway"
+_MOST_AWAY_TEXT = 1_000
 
 
 class NodeKind(Enum):
@@ -39,7 +42,8 @@ class Heartbeat:
     """A daemon's heartbeat: seven comma-separated fields (contract §4.3).
 
     `cpu` and `memory` are shares from 0 to 1, `load` is the one-minute load average; the times are
-    aware and printed in the zone that they carry. A worker's has its `status` behind these.
+    aware and printed in the zone that they carry. A worker's has its `status` behind these, and a
+    master's the seconds for which it has not reached the database, while it does not.
     """
 
     host: str
@@ -50,6 +54,7 @@ class Heartbeat:
     created: datetime
     beaten: datetime
     status: WorkerStatus | None = None
+    database_away: int | None = None
 
     def text(self) -> str:
         """The znode's data; numbers are rounded half up to two decimals."""
@@ -57,7 +62,11 @@ class Heartbeat:
             f"{self.host},{self.pid},{_two(self.cpu)},{_two(self.memory)},{_two(self.load)},"
             f"{self.created:{_TIME_FORMAT}},{self.beaten:{_TIME_FORMAT}}"
         )
-        return fields if self.status is None else f"{fields},{self.status.text()}"
+        if self.status is not None:
+            return f"{fields},{self.status.text()}"
+        if self.database_away is not None:
+            return f"{fields},{json.dumps({_DATABASE_AWAY: self.database_away})}"
+        return fields
 
     @classmethod
     def parse(cls, text: str, *, zone: tzinfo) -> Heartbeat | None:
@@ -80,9 +89,23 @@ class Heartbeat:
                 created=datetime.strptime(fields[5], _TIME_FORMAT).replace(tzinfo=zone),
                 beaten=datetime.strptime(fields[6], _TIME_FORMAT).replace(tzinfo=zone),
                 status=None if more is None else WorkerStatus.read(more),
+                database_away=None if more is None else _seconds_away(more),
             )
         except ValueError:
             return None
+
+
+def _seconds_away(text: str) -> int | None:
+    if len(text) > _MOST_AWAY_TEXT:
+        return None
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    seconds = written.get(_DATABASE_AWAY) if isinstance(written, dict) else None
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 0:
+        return None
+    return seconds
 
 
 def _two(number: float) -> str:

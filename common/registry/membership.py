@@ -83,6 +83,11 @@ class ZookeeperMembership:
                 with suppress(NoNodeError):
                     self._session.answer(client.delete_async(registration.path))
 
+    def retire(self) -> None:
+        """Leave and release locks and claims: end the session and start another."""
+        self.leave()
+        self._session.fresh()
+
     def standing(self) -> Standing:
         """Return the standing of the incarnation registered last."""
         return self._session.standing()

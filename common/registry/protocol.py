@@ -59,6 +59,13 @@ class Membership(Protocol):
         """Deregister at once, so that no other daemon waits for the session to expire."""
         ...
 
+    def retire(self) -> None:
+        """Leave, and release all locks and claims that this daemon holds in the registry.
+
+        A repeated call finishes what a former one could not.
+        """
+        ...
+
     def standing(self) -> Standing:
         """Return the standing of the incarnation registered last.
 

@@ -56,8 +56,13 @@ def heartbeat_text(
     zone: ZoneInfo,
     clock: Clock,
     status: Callable[[], WorkerStatus | None] = lambda: None,
+    database_away: Callable[[], int | None] = lambda: None,
 ) -> Callable[[], str]:
-    """Writes a daemon's heartbeat as of each call; `status` is a worker's."""
+    """Writes a daemon's heartbeat as of each call; `status` is a worker's.
+
+    `database_away`: the seconds for which a master has not reached the database; None while it
+    does.
+    """
 
     def text() -> str:
         load = host_load()
@@ -70,6 +75,7 @@ def heartbeat_text(
             created=created.astimezone(zone),
             beaten=clock.now().astimezone(zone),
             status=status(),
+            database_away=database_away(),
         ).text()
 
     return text

@@ -48,6 +48,7 @@ from common.store.master.timeouts import PostgresTimeoutStore
 from common.store.retention import PostgresRetentionStore
 from common.store.worker.tasks import PostgresTaskStore
 from master.assembly import Master, Stores
+from master.loops.database_loop import DatabaseLoop
 from master.loops.hint_targets import HintTargets
 from master.loops.notice_loop import CHANNELS, NoticeLoop
 from tests.conftest import ZookeeperRoot
@@ -359,7 +360,7 @@ def stepped_daemons(url: str, zookeeper: ZookeeperRoot, home: Path) -> Iterator[
         connection.autocommit = True
         news = _News(url, dsn)
         stack.callback(news.close)
-        master = _master(registries["master"], engines["master"], clock)
+        master = a_master(registries["master"], engines["master"], clock)
         notices = _notices(master, news)
         worker, supervisor = _worker(registries["worker"], engines["worker"], home, clock)
         stack.callback(supervisor.close)
@@ -398,10 +399,19 @@ def _add(stepped: SteppedDaemons, daemon: str, loop: Any, wakes: dict[str, Any])
     wakes[loop.name] = wake
 
 
-def _master(registry: Registry, db: Any, clock: Clock) -> Master:
+def a_master(
+    registry: Registry,
+    db: Any,
+    clock: Clock,
+    *,
+    config: MasterConfig | None = None,
+    heartbeat_text: Callable[[], str] = str,
+    database: DatabaseLoop | None = None,
+) -> Master:
+    """Make a master on these servers, without threads for its loops."""
     hints = HintTargets(registry.membership)
     return Master(
-        MasterConfig(),
+        config or MasterConfig(),
         zone=ZoneInfo("UTC"),
         clock=clock,
         registry=registry,
@@ -416,9 +426,10 @@ def _master(registry: Registry, db: Any, clock: Clock) -> Master:
             complements=PostgresComplementStore(db),
             retention=PostgresRetentionStore(db),
         ),
-        heartbeat_text=lambda: "",
+        heartbeat_text=heartbeat_text,
         return_grace=_SESSION,
         hints=hints,
+        database=database,
     )
 
 

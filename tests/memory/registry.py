@@ -439,6 +439,10 @@ class MemoryMembership:
             if there is not None and there.czxid == registration.node.incarnation:
                 self._server.delete(registration.kind.value, registration.node.address)
 
+    def retire(self) -> None:
+        self.leave()
+        self._registry.fresh()
+
     def standing(self) -> Standing:
         return self._registry.standing()
 

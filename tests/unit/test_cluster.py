@@ -69,6 +69,14 @@ def test_a_status_that_can_t_be_read_is_none_and_spoils_no_heartbeat(more: str) 
     assert Heartbeat.parse(f"{TEXT},{more}", zone=SHANGHAI) == BEAT
 
 
+def test_a_master_says_for_how_long_it_has_not_reached_the_database() -> None:
+    away = replace(BEAT, database_away=17)
+    assert away.text() == f'{TEXT},{{"databaseAway": 17}}'
+    assert Heartbeat.parse(away.text(), zone=SHANGHAI) == away
+    for strange in ('{"databaseAway": "17"}', '{"databaseAway": -1}', '{"databaseAway": true}'):
+        assert Heartbeat.parse(f"{TEXT},{strange}", zone=SHANGHAI) == BEAT
+
+
 def test_keys_of_later_versions_are_passed_over() -> None:
     assert WorkerStatus.read(STATUS.text().replace("{", '{"later": [1], ')) == STATUS
 
