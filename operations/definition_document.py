@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from common.model.depend_items import is_about_dataset
+from common.model.task_type import LOCAL_PARAMS
+from common.params.scope import SYSTEM_NAMES
 
 if TYPE_CHECKING:
     from operations.references import Kind
@@ -173,6 +175,22 @@ def nodes_of(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for node in tasks if isinstance(tasks, list) else ():
         if isinstance(node, dict):
             yield node
+
+
+def declared_names(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of all parameters of a definition, those of the system included.
+
+    The outputs of a task may reach every task after it, so the names of all tasks count.
+    """
+    items = list(objects_of(document.get("globalParams")))
+    for node in nodes_of(document):
+        items.extend(objects_of(object_of(node.get("params")).get(LOCAL_PARAMS.name)))
+    return (*(str(item.get("prop")) for item in items), *SYSTEM_NAMES)
+
+
+def has_children(document: Mapping[str, Any]) -> bool:
+    """Return whether a task may have outputs that another file declares: of a sub process."""
+    return any(type_of(node) == "SUB_PROCESS" for node in nodes_of(document))
 
 
 def name_of(node: Mapping[str, Any]) -> str:

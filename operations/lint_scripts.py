@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from common.model.task_type import LOCAL_PARAMS
 from common.params import references_in, safe_way
-from common.params.scope import SYSTEM_NAMES
-from operations.definition_document import nodes_of, object_of, objects_of
+from operations.definition_document import declared_names, nodes_of, object_of
 from operations.findings import Finding, Severity
 from operations.task_params import spec_of
 
@@ -42,16 +40,8 @@ def splicing_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _spliced(document: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield task, key and parameters of each script.
-
-    A task may have any parameter that one before it puts out, so all names of the file count.
-    """
-    declared = dict.fromkeys(SYSTEM_NAMES, "")
-    for item in objects_of(document.get("globalParams")):
-        declared[str(item.get("prop"))] = ""
-    for node in nodes_of(document):
-        for item in objects_of(object_of(node.get("params")).get(LOCAL_PARAMS.name)):
-            declared[str(item.get("prop"))] = ""
+    """Yield task, key and parameters of each script."""
+    declared = dict.fromkeys(declared_names(document), "")
     for node in nodes_of(document):
         params = object_of(node.get("params"))
         for key in spec_of(node).scripts:

@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.model.task_type import LOCAL_PARAMS, TaskTypeSpec
+from common.params import NAME_REFERENCE
 from common.params.placeholders import unread_forms
 from common.params.scope import SYSTEM_NAMES
-from operations.definition_document import nodes_of, object_of, objects_of, type_of
+from operations.definition_document import (
+    declared_names,
+    has_children,
+    nodes_of,
+    object_of,
+    objects_of,
+)
 from operations.findings import Finding, Severity
 from operations.task_params import spec_of
 
@@ -33,11 +40,17 @@ _SETTING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text with its place; `is_script` if it has variables of its own."""
+    """A text with its place; `is_script` if it has variables of its own.
+
+    Without a parameter the task fails by a `!{name}` in it if `is_named`, and by a `${name}` if
+    `needs_values`.
+    """
 
     key: str
     text: str
     is_script: bool = False
+    is_named: bool = False
+    needs_values: bool = False
 
 
 def text_warnings(document: Mapping[str, Any]) -> Iterator[Finding]:
@@ -54,7 +67,14 @@ def _texts_of(node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[_Text]:
     for key, value in params.items():
         if key != LOCAL_PARAMS.name:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield _Text(f"params.{key:.80}", text, is_script=spec.names_are_its_own)
+            is_named = key in spec.named_keys
+            yield _Text(
+                f"params.{key:.80}",
+                text,
+                is_script=spec.names_are_its_own,
+                is_named=is_named,
+                needs_values=is_named and spec.needs_values,
+            )
     yield from _values(params.get(LOCAL_PARAMS.name), f"params.{LOCAL_PARAMS.name}")
     if "switchResult" in spec.node_keys:
         result = object_of(node.get("switchResult"))
@@ -77,20 +97,29 @@ def _of_texts(
         for name in dict.fromkeys(_REFERENCE.findall(each.text)):
             is_known = declared is None or name in declared
             if not is_known and not (each.is_script and _is_of_script(name, each.text)):
-                yield _unknown(task, each.key, name)
+                yield _unknown(task, each.key, name, fails=each.needs_values)
+        for name in dict.fromkeys(NAME_REFERENCE.findall(each.text) if each.is_named else ()):
+            if declared is not None and name not in declared:
+                yield _undeclared(task, each.key, name, f"!{{{name}}}", fails=True)
         for form, fault in _faulty_forms(each.text):
             yield _warning(task, each.key, f"$[{form:.80}] {fault[0]}", fault[1])
 
 
-def _unknown(task: str | None, key: str, name: str) -> Finding:
+def _unknown(task: str | None, key: str, name: str, *, fails: bool) -> Finding:
     if name.startswith("system."):
         known = ", ".join(SYSTEM_NAMES)
-        problem = f"${{{name}}} is no parameter of the system and stays as it is written"
+        consequence = "the task fails" if fails else "it stays as it is written"
+        problem = f"${{{name}}} is not a parameter of the system: {consequence}"
         return _warning(task, key, problem, f"there are {known}")
+    return _undeclared(task, key, name, f"${{{name}}}", fails=fails)
+
+
+def _undeclared(task: str | None, key: str, name: str, shown: str, *, fails: bool) -> Finding:
+    consequence = ": the task fails" if fails else " and stays as it is written"
     return _warning(
         task,
         key,
-        f"${{{name}}} is declared nowhere and stays as it is written",
+        f"{shown} is declared nowhere{consequence}",
         f"declare it, or give it to each run: --param {name}=…",
     )
 
@@ -131,16 +160,8 @@ def _odd(form: str) -> tuple[str, str] | None:
 
 
 def _declared(document: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return every name that some task may have; None if that can't be known.
-
-    Outputs may reach any task downstream, and a sub process hands up what another file declares.
-    """
-    items = list(objects_of(document.get("globalParams")))
-    for node in nodes_of(document):
-        if type_of(node) == "SUB_PROCESS":
-            return None
-        items.extend(objects_of(object_of(node.get("params")).get(LOCAL_PARAMS.name)))
-    return frozenset((*(str(item.get("prop")) for item in items), *SYSTEM_NAMES))
+    """Return every name that some task may have; None if that can't be known."""
+    return None if has_children(document) else frozenset(declared_names(document))
 
 
 def _warning(task: str | None, key: str, problem: str, cure: str) -> Finding:

@@ -14,7 +14,13 @@ from common.model.task_type import TaskKind, TaskTypeSpec, is_open
 from common.params import ParameterError, parse_properties
 from common.spark_config import CLASSIC
 from common.task_types import task_type_spec
-from operations.definition_document import name_of, nodes_of, type_of
+from operations.definition_document import (
+    declared_names,
+    has_children,
+    name_of,
+    nodes_of,
+    type_of,
+)
 
 _PROFILE: Final = "profile"
 
@@ -26,11 +32,17 @@ def value_mistakes(
 
     `profiles` are the Spark profiles of the settings here; None if they are not known.
     """
+    names = frozenset(declared_names(document))
+    is_open_ended = has_children(document)
+
+    def is_parameter(name: str) -> bool:
+        return is_open_ended or name in names
+
     for node in nodes_of(document):
         params, spec = node.get("params"), spec_of(node)
         if not isinstance(params, dict) or spec.kind is TaskKind.CONTROL:
             continue
-        for fault in spec.faults_in(params):
+        for fault in spec.faults_in(params, is_parameter):
             place = f"task {_shown(node)}, params.{fault.key}"
             if not fault.is_missing and not any(each.startswith(place) for each in known):
                 yield f"{place}: {fault.problem}"

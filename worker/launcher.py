@@ -155,6 +155,7 @@ class Launcher:
         make_directory(task.execute_path, account)
         self._crowds.add(task.execute_path)
         spec = task_type_spec(task.task_type)
+        _check_form(spec, params, parameters)
         given = _parameters_file(spec, parameters, task.execute_path, account)
         launch = task_type.launch(
             TaskContext(
@@ -275,6 +276,15 @@ class Launcher:
             return zone_named(task.timezone_id)
         except UnknownZoneError as error:
             raise TaskParameterError(f"the run's time zone: {error}") from error
+
+
+def _check_form(
+    spec: TaskTypeSpec, params: Mapping[str, object], parameters: Mapping[str, str]
+) -> None:
+    """Refuse a task by the check that lint and import make, so that they agree."""
+    for fault in spec.faults_in(params, parameters.__contains__):
+        if not fault.is_missing:
+            raise TaskParameterError(str(fault))
 
 
 def _passwords(task: ClaimedTask) -> Iterator[str]:

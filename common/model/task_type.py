@@ -106,6 +106,9 @@ class Fault:
 Check: TypeAlias = Callable[[Any], None]
 """Raises `ValueFaultError` for a value that the launcher would refuse."""
 Faults: TypeAlias = Callable[[Mapping[str, Any]], Iterator[Fault]]
+IsParameter: TypeAlias = Callable[[str], bool]
+"""True for a name that a task has a parameter of."""
+TextFaults: TypeAlias = Callable[[Mapping[str, Any], IsParameter], Iterator[Fault]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +199,14 @@ def _no_faults(_params: Mapping[str, Any], /) -> Iterator[Fault]:
     yield from ()
 
 
+def _no_text_faults(_params: Mapping[str, Any], _is_parameter: IsParameter, /) -> Iterator[Fault]:
+    yield from ()
+
+
+def _any_name(_name: str, /) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTypeSpec:
     """All that is known of a task type before one of its tasks runs.
@@ -217,8 +228,14 @@ class TaskTypeSpec:
     """Groups of keys of which one at most may be given."""
     faults: Faults = _no_faults
     """Finds the faults that lie between keys. Values with placeholders are to be let through."""
+    text_faults: TextFaults = _no_text_faults
+    """Finds the faults in texts whose parameters are bound, placeholders included."""
     warnings: Faults = _no_faults
     """Finds keys that are allowed and do not do what their author may expect."""
+    named_keys: tuple[str, ...] = ()
+    """The keys in whose texts `!{name}` is a name; an attempt fails without the parameter."""
+    needs_values: bool = False
+    """True if an attempt also fails by a `${name}` in these texts without the parameter."""
     names_are_its_own: bool = True
     """True if `${name}` in its texts may mean something else than a parameter, as in a shell."""
     datasources: DatasourceUse = DatasourceUse.NONE
@@ -240,8 +257,13 @@ class TaskTypeSpec:
     problem: str = ""
     """The reason for which the type's own specification can't be had; "" if it could be read."""
 
-    def faults_in(self, params: Mapping[str, Any]) -> Iterator[Fault]:
-        """Yield every value that the launcher would refuse, whatever the parameters are."""
+    def faults_in(
+        self, params: Mapping[str, Any], is_parameter: IsParameter = _any_name
+    ) -> Iterator[Fault]:
+        """Yield every value that the launcher refuses, whatever the values of parameters are.
+
+        This is the only check of a task's form: lint, import and the launcher call it.
+        """
         for key in self.keys:
             fault = key.fault_of(params.get(key.name))
             if fault is not None:
@@ -252,6 +274,7 @@ class TaskTypeSpec:
                 problem = f"and params.{given[1]} are both given; which one is meant?"
                 yield Fault(key=given[0], problem=problem)
         yield from self.faults(params)
+        yield from self.text_faults(params, is_parameter)
 
     def missing_in(self, params: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         """Yield each group of keys of which one is needed and none is given."""

@@ -24,7 +24,7 @@ read: it names a value that the task puts out, and hides nothing.
 
 from common.params.errors import CircularParameterError, ParameterError, ParameterLimitError
 from common.params.moments import format_moment, parse_moment
-from common.params.placeholders import replace_placeholders
+from common.params.placeholders import replace_placeholders, with_some_date
 from common.params.properties import (
     DataType,
     Direct,
@@ -33,7 +33,7 @@ from common.params.properties import (
     properties_json,
     secret_values,
 )
-from common.params.references import references_in, replace_references
+from common.params.references import NAME_REFERENCE, references_in, replace_references
 from common.params.scope import (
     effective_parameters,
     parameter_types,
@@ -45,6 +45,7 @@ from common.params.variables import Variables, safe_way, variable_of, variables_
 
 __all__ = [
     "CircularParameterError",
+    "NAME_REFERENCE",
     "DataType",
     "Direct",
     "ParameterError",
@@ -67,4 +68,5 @@ __all__ = [
     "system_parameters",
     "variable_of",
     "variables_of",
+    "with_some_date",
 ]

@@ -29,6 +29,7 @@ MAX_FORM_CHARS = 256
 
 _MINUTES_A_DAY = 24 * 60
 _UTC = ZoneInfo("UTC")
+_SOME_MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 
 
 def replace_placeholders(text: str, *, moment: datetime, zone: ZoneInfo) -> str:
@@ -46,9 +47,14 @@ def replace_placeholders(text: str, *, moment: datetime, zone: ZoneInfo) -> str:
     return replace_enclosed(text, SQUARES, value_of)
 
 
+def with_some_date(text: str) -> str:
+    """Return the text with every `$[form]` replaced by that of a fixed date, to check its form."""
+    return replace_placeholders(text, moment=_SOME_MOMENT, zone=_UTC)
+
+
 def unread_forms(text: str) -> tuple[str, ...]:
     """Return what stands in `$[…]` and is no form, so that it is left as it is written."""
-    local = in_zone(datetime(2024, 2, 29, 12, tzinfo=UTC), _UTC)
+    local = in_zone(_SOME_MOMENT, _UTC)
     found: dict[str, None] = {}
 
     def value_of(form: str) -> str | None:

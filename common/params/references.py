@@ -6,11 +6,15 @@ a shell survive. Cycles, deep chains and values that multiply (`a=${b}${b}`, `b=
 errors, found before they cost time or memory.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.params.enclosed import BRACES, replace_enclosed
 from common.params.errors import CircularParameterError, ParameterLimitError, shown
+
+NAME_REFERENCE = re.compile(r"!\{([A-Za-z_][\w.-]{0,100})\}")
+"""A `!{name}` of SQL, which a value that is a name replaces."""
 
 MAX_CHAIN = 10
 """The longest chain of references between parameters."""

@@ -80,7 +80,7 @@ def test_parameters_in_values_and_conditions_are_looked_at_too() -> None:
 def test_a_system_parameter_is_known_by_its_whole_name() -> None:
     assert warned(script("${system.biz.date} ${system.biz.curdate} ${system.datetime}")) == []
     (warning,) = warned(script("${system.biz.dat}"))
-    assert "is no parameter of the system" in warning
+    assert "is not a parameter of the system" in warning
     assert "there are system.biz.date," in warning
 
 

@@ -379,10 +379,10 @@ def test_sql_of_a_file_is_left_to_the_task_to_read(tmp_path: Path) -> None:
     ("params", "told"),
     [
         ({"rawScript": " -- nothing\n;"}, "params.rawScript has no statement"),
-        ({"rawScript": "select 1;\nselect 'a"}, "params.rawScript, line 2: a text in '"),
+        ({"rawScript": "select 1;\nselect 'a"}, "params.rawScript: line 2: a text in '"),
         (
             {"rawScript": "select 1;\n\nselect *\nfrom t_${day}"},
-            "params.rawScript, line 4: write :day for ${day}",
+            "params.rawScript: line 4: ${day} is inside a word or a name",
         ),
         ({"rawScript": "select 1", "limit": "many"}, "params.limit must be a whole number"),
         ({"file": "/no/such.sql"}, "params.file: there is no file /no/such.sql"),

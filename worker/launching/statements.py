@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from common.params import DataType
+from common.params import DataType, with_some_date
 from worker.binding import Value, bound
 from worker.launching.base import TaskParameterError
+from worker.launching.statement_names import with_any_names
 from worker.sql_scanner import Part, Token, dialect_of
 
 MAX_CHARS = 1_000_000
+DIALECTS: Final[Mapping[str, str]] = {"PostgreSQL": "postgresql", "MySQL": "mysql", "other": ""}
+"""The kinds of databases whose texts are read differently, each with a dialect of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,16 @@ def statements(
     dialect: str,
 ) -> tuple[Statement, ...]:
     """Return the statements in a text, or `TaskParameterError` with the place and the parameter."""
-    if len(text) > MAX_CHARS:
-        raise TaskParameterError(f"{place} has {len(text):,} characters; {MAX_CHARS:,} are allowed")
-    return _Scan(text, place, parameters, types, dialect).statements()
+    return _Scan(text, place, parameters.get, types, dialect).statements()
+
+
+def count_statements(text: str, place: str, *, dialect: str) -> int:
+    """Return the number of statements, or raise as `statements` does for any values.
+
+    Only the form counts: there is a parameter of every name.
+    """
+    checked = with_some_date(with_any_names(text))
+    return len(_Scan(checked, place, lambda _: "", {}, dialect).statements())
 
 
 def typed(place: str, name: str, kind: DataType, text: str) -> tuple[Value, ...]:
@@ -108,13 +119,17 @@ class _Scan:
         self,
         text: str,
         place: str,
-        parameters: Mapping[str, str],
+        value_of: Callable[[str], str | None],
         types: Mapping[str, DataType],
         dialect: str,
     ) -> None:
+        if len(text) > MAX_CHARS:
+            raise TaskParameterError(
+                f"{place} has {len(text):,} characters; {MAX_CHARS:,} are allowed"
+            )
         self._text = text
         self._place = place
-        self._parameters = parameters
+        self._value_of = value_of
         self._types = types
         self._dialect = dialect_of(dialect)
         self._done: list[Statement] = []
@@ -221,10 +236,10 @@ class _Scan:
             return False
         # The brackets and the $ may be those of another slot, whose value would touch this one's.
         symbol = self._text[position]
-        return symbol.isalnum() or symbol in "_$}&\\\"'"
+        return symbol.isalnum() or symbol in "_$}&\\\"'."
 
     def _value(self, name: str) -> str:
-        value = self._parameters.get(name)
+        value = self._value_of(name)
         if value is None:
             raise TaskParameterError(f"{self._place}: there is no parameter {name[:80]!r}")
         return value
@@ -233,7 +248,7 @@ class _Scan:
         name = name if name is not None or match is None else match[1]
         raise TaskParameterError(
             f"{self._place}: parameter {str(name)[:80]!r} stands inside {where}, where no value"
-            " can be bound; only whole values can be parameters"
+            f" can be bound; write !{{{str(name)[:80]}}} for a name or a part of one"
         )
 
     def _add_slot(self, values: tuple[Value, ...]) -> None:

@@ -1,10 +1,11 @@
 """SPARK_SQL: statements, inline or a file, run in order in a Spark session of the task's own.
 
 The session is one as PYSPARK's (`worker.launching.spark_session`). Statements are separated by `;`.
-Parameters are bound by name, `:day`, with the types that were declared for them; no text of theirs
-becomes part of a statement, so `${day}` is refused. Time placeholders are put into an inline
-script, since only the author's own words can stand in them; a file is run as it is, and read by the
-task's own process alone. Up to `limit` rows of the last query go into a CSV file beside the log,
+Parameters are bound by name, `:day`, with the types that were declared for them. In an inline
+script `${day}` becomes a literal of the type (`worker.launching.spark_values`), `!{table}` the name
+that is the value (`worker.launching.statement_names`), and time placeholders their dates, since
+only the author's own words can stand in them; a file is run as it is, and read by the task's own
+process alone. Up to `limit` rows of the last query go into a CSV file beside the log,
 and the first `displayRows` into the log; a declared OUT parameter takes the column of its name, as
 in SQL.
 """
@@ -12,6 +13,7 @@ in SQL.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,27 +22,42 @@ from common.model.task_type import (
     FILE_TEXT,
     RESULT,
     DatasourceUse,
+    Fault,
+    IsParameter,
     Key,
     Shape,
     TaskKind,
     TaskTypeSpec,
     ValueFaultError,
+    is_absent,
+    text_of,
 )
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import FILE, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
-from worker.spark.session.statements import StatementError, split
+from worker.launching.spark_texts import check_spark_text, spark_text
+from worker.launching.statement_names import name_notes
 
-_REFERENCE = re.compile(r"\$\{([^{}\s]{1,80})\}")
+_REFERENCE: Final = re.compile(r"\$\{([^{}\s]{1,80})\}")
 
 
-def _check(value: Any) -> None:
+def _text_faults(params: Mapping[str, Any], is_parameter: IsParameter, /) -> Iterator[Fault]:
+    script = params.get(RAW_SCRIPT.name)
+    if is_absent(script):
+        return
     try:
-        statements = split(str(value).replace("\r\n", "\n"))
-    except StatementError as error:
-        raise ValueFaultError(str(error)) from error
-    if not statements:
-        raise ValueFaultError("has no statement")
+        check_spark_text(str(script), is_parameter)
+    except ValueFaultError as error:
+        yield Fault(key=RAW_SCRIPT.name, problem=str(error))
+
+
+def _warnings(params: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from name_notes(params, (RAW_SCRIPT.name,))
+    for name in dict.fromkeys(_REFERENCE.findall(text_of(params, FILE_TEXT.name))):
+        yield Fault(
+            key=FILE_TEXT.name,
+            problem=f"${{{name}}} in a file is not replaced: write :{name} for a value",
+        )
 
 
 def _check_views(value: Any) -> None:
@@ -72,7 +89,7 @@ SPEC: Final = TaskTypeSpec(
     about="Statements of Spark SQL.",
     kind=TaskKind.SESSION,
     keys=(
-        replace(RAW_SCRIPT, about="The statements; parameters are bound by name.", check=_check),
+        replace(RAW_SCRIPT, about="The statements; :name and ${name} are values of parameters."),
         replace(FILE, about="The statements' file, instead of rawScript."),
         FILE_TEXT,
         LIMIT,
@@ -83,6 +100,9 @@ SPEC: Final = TaskTypeSpec(
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
     faults=session_faults,
+    text_faults=_text_faults,
+    warnings=_warnings,
+    named_keys=(RAW_SCRIPT.name,),
     names_are_its_own=False,
     datasources=DatasourceUse.NAMED,
     memory_retry=True,
@@ -148,22 +168,8 @@ def _views(context: TaskContext) -> list[dict[str, str]]:
 
 
 def _checked(context: TaskContext, given: str) -> str:
-    """Return the script with its time placeholders put in. All that is wrong with it is raised."""
-    place = "params.rawScript"
-    text = context.dated(given.replace("\r\n", "\n"))
-    try:
-        statements = split(text)
-    except StatementError as error:
-        raise TaskParameterError(f"{place}, {error}") from error
-    if not statements:
-        raise TaskParameterError(f"{place} has no statement, and there is no params.file")
-    for each in statements:
-        reference = _REFERENCE.search(each.text)
-        if reference is not None and reference[1] in context.parameters:
-            name = reference[1]
-            line = each.line + each.text.count("\n", 0, reference.start())
-            raise TaskParameterError(
-                f"{place}, line {line}: write :{name} for ${{{name}}}, which is never put into a"
-                f" statement; in the name of a table write IDENTIFIER('sales_' || :{name})"
-            )
-    return text
+    """Return the script with its dates, names and values put in."""
+    if not given.strip():
+        raise TaskParameterError("params.rawScript has no statement, and there is no params.file")
+    with fault_at(RAW_SCRIPT.name):
+        return spark_text(context, given)

@@ -1,0 +1,95 @@
+"""A task that lint accepts is never refused for its form when it is launched, of any type."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from common.errors import InvalidDefinitionError
+from common.task_types import known_task_types
+from operations.definition_files import read_definition_files
+from tests.unit.preparing import prepared
+from tests.unit.test_task_type_specs import GOOD, PLACES, RULES, SOURCE, VALUES
+from worker.launching.base import TaskParameterError
+
+VALUE = "v1"
+PIECES = (
+    *("select ", "1", " ", "'", '"', "`", "\\", ";", "\n", "--", "/*", "*/", "$$", "E'", "r'"),
+    *("${x}", "'${x}'", "!{x}", "t_", ".t", ":x", "$[yyyyMMdd]", "$[HH'']", "begin ", "end", "é"),
+)
+sql_texts = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
+texts = st.one_of(
+    sql_texts,
+    sql_texts.map(lambda text: f"select {text}"),
+    st.sampled_from(
+        ["http://h/${x}", "${x}", "a ${x}", "${x}/P1D", "2026-01-01/P1D", "--conf ${x}"]
+    ),
+)
+values = st.one_of(
+    st.sampled_from(VALUES),
+    texts,
+    st.lists(texts, max_size=2),
+    st.dictionaries(st.sampled_from(["spark.x", "a", "${x}"]), texts, max_size=2),
+    texts.map(lambda text: [{"type": "custom_sql", "sql": text, "min": 1}, *RULES]),
+    texts.map(lambda text: [{"prop": "${x}", "httpParametersType": "HEADERS", "value": text}]),
+)
+
+
+def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Documents of a type: those of a good task with any keys changed."""
+    keys = [each.name for each in known_task_types()[name].keys if each.name != "localParams"]
+    changes = st.dictionaries(st.sampled_from(keys), values, max_size=3)
+    return changes.map(lambda changed: {**GOOD[name], **changed})
+
+
+def is_accepted(folder: Path, name: str, params: dict[str, Any]) -> bool:
+    """Return whether lint finds neither a mistake nor a reason for which the task fails."""
+    path = folder / "d.json"
+    path.write_text(
+        json.dumps({"name": "d", "tasks": [{"name": "t", "type": name, "params": params}]})
+    )
+    try:
+        (found,) = read_definition_files([path], resources=folder / "resources")
+    except InvalidDefinitionError:
+        return False
+    return not any("the task fails" in each.problem for each in found.findings)
+
+
+def refusal(home: Path, name: str, params: dict[str, Any]) -> str:
+    (home / "tasks/logs/1/2").mkdir(parents=True)
+    try:
+        prepared(home, name, params, datasource=SOURCE, datasources=(SOURCE,))
+    except TaskParameterError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_what_lint_accepts_is_not_refused_by_the_launcher(tmp_path: Path, name: str) -> None:
+    @settings(
+        max_examples=60,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(documents(name))
+    def check(drawn: dict[str, Any]) -> None:
+        local = [{"prop": "x", "direct": "IN", "type": "VARCHAR", "value": VALUE}]
+        params = {**drawn, "localParams": local}
+        # A value may still make a text wrong, so the same is asked with the values written out.
+        written = json.loads(json.dumps(params).replace("${x}", VALUE))
+        if not (is_accepted(tmp_path, name, params) and is_accepted(tmp_path, name, written)):
+            return
+        home = Path(tempfile.mkdtemp(dir=tmp_path))
+        refused = refusal(home, name, params)
+        shutil.rmtree(home)
+        assert not refused or any(place in refused for place in PLACES), refused
+
+    check()
