@@ -57,7 +57,7 @@ from operations.lookup import (
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, operation
-from operations.start_params import marked_params, stored_params, unmasked
+from operations.start_params import checked_params, marked_params, stored_params
 from operations.times import cluster_zone, read_moment, read_zone
 
 
@@ -174,7 +174,7 @@ def _settings(db: Connection, definition: DefinitionRow, options: ComplementOpti
             field="start_node",
         )
     group, wanted = options.worker_group, options.environment
-    params = unmasked(options.start_params, definition)
+    params = checked_params(options.start_params, definition)
     project = definition.project_id
     return RunSettings(
         task_depend_type=options.task_depend_type,

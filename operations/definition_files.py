@@ -35,6 +35,7 @@ from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.definition_document import Source, nodes_of, objects_of
 from operations.document_limits import FindingLimits, document_mistakes
+from operations.file_values import fault_of_name, first_in, number_in, word_in
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
 from operations.leniency import (
@@ -57,12 +58,11 @@ from operations.references import (
     name_tasks_awaited,
     provisional,
 )
-from operations.task_params import parameter_mistakes, value_mistakes
+from operations.task_params import parameter_mistakes, type_faults, value_mistakes
 
 if TYPE_CHECKING:
     from operations.exported_schedule import ExportedSchedule
 
-MAX_NAME_LENGTH = 200
 STANDARD_INPUT: Final = "-"  # The path that means standard input.
 _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
@@ -334,10 +334,10 @@ def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake
     is_bare = "tasks" in entry and _JSON_KEY not in entry
     of_bare = {key: entry.get(key) for key in (*_NAME_KEYS, *_DESCRIPTION_KEYS)}
     wrapped = {**of_bare, _JSON_KEY: entry} if is_bare else entry
-    own = name if name is not None else _first(wrapped, _NAME_KEYS)
+    own = name if name is not None else first_in(wrapped, _NAME_KEYS)
     if isinstance(own, str) and own:
         place = Place(file=place.file, index=place.index, definition=own)
-    if fault := _fault_of_name(own):
+    if fault := fault_of_name(own):
         mistakes.append(Mistake(place=place, text=f"name: {fault}"))
     inner = wrapped.get(_JSON_KEY)
     if isinstance(inner, str):
@@ -375,7 +375,7 @@ def _later_entry(
     own = name if name is not None else name_in(entry)
     if isinstance(own, str) and own:
         place = Place(file=place.file, index=place.index, definition=own)
-    if fault := _fault_of_name(own):
+    if fault := fault_of_name(own):
         mistakes.append(Mistake(place=place, text=f"name: {fault}"))
     original = copy.deepcopy(entry)
     try:
@@ -410,7 +410,7 @@ def _document(
     entry: _Entry, names: Names, rules: _Rules, mistakes: list[Mistake]
 ) -> DefinitionDocument | None:
     wrong: list[str] = []
-    description = _first(entry.wrapped, _DESCRIPTION_KEYS)
+    description = first_in(entry.wrapped, _DESCRIPTION_KEYS)
     if description is not None and not isinstance(description, str):
         wrong.append("description: must be text")
     inner = entry.inner
@@ -438,6 +438,9 @@ def _document(
         wrong.extend(error.mistakes)
     wrong.extend(parameter_mistakes(inner))
     wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
+    ill_typed = list(type_faults({**inner, **_own_parameters(entry.wrapped)}))
+    if not entry.exported:
+        wrong.extend(ill_typed)
     if not rules.splices_scripts:
         wrong.extend(splicing_mistakes(inner))
     if entry.exported:
@@ -446,6 +449,7 @@ def _document(
         kept = () if later is not None else [each for each in findings if each.is_mistake]
         wrong, about_tasks = taken_leniently(wrong, _place_in, kept=kept, known=findings)
         findings.extend(about_tasks)
+        findings.extend(_warned(ill_typed))
     own = entry.wrapped.get("globalParams")
     global_params = None if graph is None or graph.global_params == "[]" else graph.global_params
     if graph is None and inner.get("globalParams"):
@@ -457,13 +461,15 @@ def _document(
             global_params = own if isinstance(own, str) else json.dumps(own, ensure_ascii=False)
         except ParameterError as error:
             wrong.append(f"globalParams: {error}")
-    of_json = graph.timeout_minutes if graph else _number(inner, "timeout", [], default=0, lowest=0)
-    timeout = _number(entry.wrapped, "timeout", wrong, default=of_json, lowest=0)
-    tenant = _number(
+    of_json = (
+        graph.timeout_minutes if graph else number_in(inner, "timeout", [], default=0, lowest=0)
+    )
+    timeout = number_in(entry.wrapped, "timeout", wrong, default=of_json, lowest=0)
+    tenant = number_in(
         entry.wrapped, "tenantId", wrong, default=graph.tenant_id if graph else -1, lowest=-1
     )
-    kind = _word(entry.wrapped, "executionType", ExecutionType.__members__, wrong)
-    rule = _word(entry.wrapped, "complementDateRule", DateRule, wrong)
+    kind = word_in(entry.wrapped, "executionType", ExecutionType.__members__, wrong)
+    rule = word_in(entry.wrapped, "complementDateRule", DateRule, wrong)
     schedules: tuple[ExportedSchedule, ...] = ()
     if entry.exported or entry.wrapped.get("schedules"):
         # Most files have none, and reading cron lines takes a while to import.
@@ -478,7 +484,7 @@ def _document(
             wrong.extend(str(each) for each in about_them)
     mistakes.extend(Mistake(place=entry.place, text=each) for each in wrong)
     is_read = graph is not None or entry.exported
-    if wrong or not is_read or not isinstance(entry.name, str) or _fault_of_name(entry.name):
+    if wrong or not is_read or not isinstance(entry.name, str) or fault_of_name(entry.name):
         return None
     if entry.exported:
         findings.extend(_left_out(entry.wrapped))
@@ -507,6 +513,24 @@ def _document(
     )
 
 
+def _own_parameters(wrapped: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters beside the JSON, which go before those in it."""
+    own = wrapped.get("globalParams")
+    return {"globalParams": own} if own else {}
+
+
+def _warned(texts: Iterable[str]) -> Iterator[Finding]:
+    """Yield a warning for each text of a mistake that does not keep a task from running."""
+    for row in map(_place_in, texts):
+        node = row["node"]
+        yield Finding(
+            severity=Severity.WARNING,
+            node=node if isinstance(node, str) else None,
+            key=str(row["key"]),
+            problem=str(row["problem"]),
+        )
+
+
 def _source(entry: _Entry) -> Mapping[str, Any]:
     if entry.original is not None:
         return entry.original
@@ -522,20 +546,6 @@ def _unread(entry: _Entry, rules: _Rules) -> Iterator[Finding]:
         for index, each in enumerate(objects_of(entry.wrapped.get("schedules"))):
             yield from unread_keys(each, SCHEDULE_KEYS, f"schedules[{index}]", strict=strict)
     yield from key_findings(entry.inner, strict=strict)
-
-
-def _word(
-    wrapped: Mapping[str, Any], key: str, known: Iterable[str], wrong: list[str]
-) -> str | None:
-    """Return the known word; None where the file has none, so that what is set stays."""
-    value = wrapped.get(key)
-    if value is None or value == "":
-        return None
-    words = {each.lower(): each for each in known}
-    if not isinstance(value, str) or value.lower() not in words:
-        wrong.append(f"{key}: must be one of {', '.join(words.values())}, not {value!r:.60}")
-        return None
-    return words[value.lower()]
 
 
 def _left_out(exported: Mapping[str, Any]) -> Iterator[Finding]:
@@ -556,44 +566,3 @@ def _drawing(wrapped: Mapping[str, Any], key: str) -> str | None:
     if value is None or value == "":
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _fault_of_name(name: object) -> str | None:
-    if name is None:
-        return "is missing; write it into the file, or give it with --name"
-    if not isinstance(name, str):
-        return "must be text"
-    if not name.strip():
-        return "is empty"
-    if name != name.strip():
-        return "begins or ends with white space"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
-    if not name.isprintable():
-        return "has a control character"
-    return None
-
-
-def _number(
-    entry: Mapping[str, Any],
-    key: str,
-    mistakes: list[str],
-    *,
-    default: int,
-    lowest: int,
-) -> int:
-    value = entry.get(key)
-    if value is None or value == "":
-        return default
-    try:
-        number = int(str(value).strip()[:20])
-    except ValueError:
-        number = lowest - 1
-    if not lowest <= number <= 10_000_000:
-        mistakes.append(f"{key}: must be a whole number from {lowest}, not {value!r:.60}")
-        return default
-    return number
-
-
-def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((entry[key] for key in keys if entry.get(key) is not None), None)

@@ -27,7 +27,7 @@ from operations.lookup import (
 from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, moment_of, operation
-from operations.start_params import marked_params, unmasked
+from operations.start_params import checked_params, marked_params
 
 
 @operation
@@ -83,7 +83,7 @@ def begin_run(
         if worker_group is not None:
             group = worker_group_named(db, worker_group, row.project_id)
         param = CommandParam.of(
-            start_params=marked_params(unmasked(params, row), row) if params else params,
+            start_params=marked_params(checked_params(params, row), row) if params else params,
             start_node_names=names,
             environment_code=code,
         )

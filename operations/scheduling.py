@@ -46,7 +46,7 @@ from operations.schedule_settings import (
     warning_group,
 )
 from operations.session import Session, operation
-from operations.start_params import marked_params, stored_params, unmasked
+from operations.start_params import checked_params, marked_params, stored_params
 from operations.stored_schedules import (
     as_schedule,
     id_in,
@@ -176,7 +176,7 @@ def _start_params(
     """Return the column of start-up parameters, with masks replaced by stored secrets."""
     if not settings.start_params:
         return {}
-    params = unmasked(settings.start_params, definition, stored=stored)
+    params = checked_params(settings.start_params, definition, stored=stored)
     return {"start_params": stored_params(marked_params(params, definition)) if params else None}
 
 

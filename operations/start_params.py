@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from common.masking import is_secret
 from common.model.command_param import is_marked, marked, unmarked
+from common.params import DataType, ParameterError, parse_properties
+from common.params.values import ParameterValueError, check_given
 from common.store.people.definitions import DefinitionRow
 from operations.definition_document import object_of
 from operations.errors import UsageError
@@ -32,14 +34,40 @@ def params_of(pairs: Sequence[str]) -> dict[str, str]:
     return params
 
 
-def unmasked(
+def checked_params(
     params: Mapping[str, str], definition: DefinitionRow | None, *, stored: str | None = None
 ) -> dict[str, str]:
     """Return the parameters with each mask of a secret replaced by its stored value.
 
     `stored` holds the parameters that these replace. A masked parameter that it lacks is left out
-    if the definition declares it, so that the definition's value applies; else `UsageError`.
+    if the definition declares it, so that the definition's value applies; else `UsageError`. So is
+    a value that is not of the type which the definition declares for its name.
     """
+    found = _unmasked(params, definition, stored=stored)
+    if definition is not None:
+        try:
+            check_given(found, types_of(definition))
+        except ParameterValueError as error:
+            raise UsageError("params", str(error)) from error
+    return found
+
+
+def types_of(definition: DefinitionRow) -> dict[str, DataType]:
+    """Return the declared types of a definition's global parameters; none that can't be read."""
+    inner = object_of(definition.process_definition_json or "{}").get("globalParams")
+    for given in (definition.global_params, inner):
+        try:
+            # As in a run: the first source that has any counts.
+            if declared := parse_properties(given):
+                return {each.prop: each.type for each in declared}
+        except ParameterError:
+            continue  # The run itself is refused for it.
+    return {}
+
+
+def _unmasked(
+    params: Mapping[str, str], definition: DefinitionRow | None, *, stored: str | None
+) -> dict[str, str]:
     former = unmarked(object_of(stored or "{}"))
     declared = {} if definition is None else _declared(definition)
     found: dict[str, str] = {}

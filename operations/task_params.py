@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from common.model.task_type import TaskKind, TaskTypeSpec, is_open
 from common.params import ParameterError, parse_properties
+from common.params.values import ParameterValueError, check_given
 from common.spark_config import CLASSIC
 from common.task_types import task_type_spec
 from operations.definition_document import (
@@ -76,6 +77,28 @@ def parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
                 parse_properties(params.get("localParams") or None)
             except ParameterError as error:
                 yield f"task {_shown(node)}, params.localParams: {error}"
+
+
+def type_faults(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text for each declared value that is not of its declared type."""
+    for place, declared in _declarations(document):
+        try:
+            properties = parse_properties(declared or None)
+        except ParameterError:
+            continue  # Reported by `parameter_mistakes`.
+        for each in properties:
+            try:
+                check_given({each.prop: each.value}, {each.prop: each.type})
+            except ParameterValueError as error:
+                yield f"{place}: {error}"
+
+
+def _declarations(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    yield "globalParams", document.get("globalParams")
+    for node in nodes_of(document):
+        params = node.get("params")
+        if isinstance(params, dict):
+            yield f"task {_shown(node)}, params.localParams", params.get("localParams")
 
 
 def spec_of(node: Mapping[str, Any]) -> TaskTypeSpec:

@@ -27,6 +27,7 @@ from common.params import (
     secret_values,
     system_parameters,
 )
+from common.params.values import check_given
 from master.logic.node_json import local_parameters
 
 
@@ -37,11 +38,13 @@ def resolved_global_params(
     moment: datetime,
     parent: ParentSnapshot | None,
     zone: ZoneInfo,
+    is_stored: bool = False,
 ) -> str:
     """Resolve the global parameters, as JSON, with dates counted from the moment in `zone`.
 
-    `declared`: the sources, of which the first that has any counts; `given`: StartParams. Raises
-    `ParameterError` for mistakes of an author or a user.
+    `declared`: the sources, of which the first that has any counts; `given`: StartParams, which
+    are of their declared types unless `is_stored`: a run from before this was checked may be
+    repeated. Raises `ParameterError` for mistakes of an author or a user.
     """
     properties: tuple[Property, ...] = ()
     for source in declared:
@@ -53,6 +56,9 @@ def resolved_global_params(
     if parent is not None:
         start = {**_handed_down(parent, moment, zone), **start}
     result = list(resolve_global_params(properties, moment=moment, zone=zone, start_params=start))
+    if start and not is_stored:
+        values = {each.prop: each.value for each in result if each.prop in start}
+        check_given(values, {each.prop: each.type for each in properties})
     if parent is not None:
         result = _marked(result, parent)
         known = {each.prop for each in result}

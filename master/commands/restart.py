@@ -490,6 +490,7 @@ def _parameters(
         moment=moment,
         parent=snapshot.parent,
         zone=zone,
+        is_stored=not given,
     )
 
 

@@ -7,7 +7,8 @@ from datetime import date, datetime, time
 import pytest
 
 from common.params import DataType
-from worker.spark.session.parameters import ParameterValueError, from_job, in_job, typed
+from common.params.values import ParameterValueError, typed
+from worker.spark.session.parameters import from_job, in_job
 
 
 @pytest.mark.parametrize(

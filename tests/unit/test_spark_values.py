@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.params import DataType
+from common.params.values import ParameterValueError
 from worker.launching.spark_values import with_values
-from worker.spark.session.parameters import ParameterValueError
 from worker.spark.session.statements import StatementError, split
 from worker.sql_scanner import SPARK, Part
 

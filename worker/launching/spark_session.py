@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from common.model.task_type import TaskTypeSpec, read_settings
+from common.params.values import ParameterValueError
 from common.spark_config import CLASSIC, DEFAULT, SparkProfile
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import CONF, check_session_setting, driver_needs, not_in_session
@@ -266,5 +267,5 @@ def _environment(context: TaskContext, choice: Choice) -> dict[str, str]:
 def _params(context: TaskContext) -> dict[str, dict[str, str]]:
     try:
         return parameters.in_job(context.parameters, context.types)
-    except parameters.ParameterValueError as error:
+    except ParameterValueError as error:
         raise TaskParameterError(str(error)) from error

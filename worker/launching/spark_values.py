@@ -17,7 +17,7 @@ from datetime import date, datetime, time
 from typing import Final, NoReturn, TypeAlias
 
 from common.params import DataType
-from worker.spark.session.parameters import ParameterValueError, typed
+from common.params.values import ParameterValueError, typed
 from worker.spark.session.statements import StatementError
 from worker.sql_scanner import SPARK, Part, Token
 

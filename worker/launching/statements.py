@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from common.params import DataType, with_some_date
-from worker.binding import Value, bound
+from common.params.values import Value, bound
 from worker.launching.base import TaskParameterError
 from worker.launching.statement_names import with_any_names
 from worker.sql_scanner import Part, Token, dialect_of

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, Connection, CursorResult, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from worker.binding import Value, bound
+from common.params.values import Value, bound
 from worker.result_table import ResultTooLargeError
 from worker.runners.job import FAILED, OK, Job, JobError
 

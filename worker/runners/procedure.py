@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worker.binding import Value
+from common.params.values import Value
 from worker.result_table import Result
 from worker.runners.database import Database, failing, run_on_database
 from worker.runners.job import Job, JobError, read_job
