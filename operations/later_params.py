@@ -235,30 +235,10 @@ def _of_sql(params: dict[str, Any], _parts: dict[str, Any], notes: Notes) -> Non
         params.pop(key, None)
 
 
-def _of_http(params: dict[str, Any], _parts: dict[str, Any], notes: Notes) -> None:
+def _of_http(params: dict[str, Any], _parts: dict[str, Any], _notes: Notes) -> None:
     method = params.pop("httpRequestMethod", None)
     if method and not params.get("httpMethod"):
         params["httpMethod"] = method
-    body = params.pop("httpBody", None)
-    if is_absent(body):
-        return
-    fields = object_of(body)
-    given = params.get("httpParams")
-    if fields and all(isinstance(each, str) for each in fields.values()):
-        params["httpParams"] = [
-            *(given if isinstance(given, list) else ()),
-            *(
-                {"prop": name, "httpParametersType": "BODY", "value": value}
-                for name, value in fields.items()
-            ),
-        ]
-        return
-    notes.unmapped(
-        "params.httpBody",
-        "a body that is no JSON object of texts can't be sent",
-        "write it as httpParams of the type BODY, or send it by a SHELL task",
-        keeps_offline=True,
-    )
 
 
 def _of_spark(params: dict[str, Any], parts: dict[str, Any], notes: Notes) -> None:

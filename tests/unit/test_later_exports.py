@@ -264,9 +264,7 @@ def test_the_parameters_of_each_type_are_taken_over(tmp_path: Path) -> None:
         "displayRows": 10,
         "datasourceName": "dw",
     }
-    assert node(found, "h")["params"]["httpParams"] == [
-        {"prop": "a", "httpParametersType": "BODY", "value": "1"}
-    ]
+    assert node(found, "h")["params"]["httpBody"] == '{"a":"1"}'
     assert node(found, "s")["params"] == {
         "programType": "SCALA",
         "mainClass": "a.B",

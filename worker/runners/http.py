@@ -84,13 +84,20 @@ def _answer(job: Job) -> _Answer:
     timeout = httpx.Timeout(
         document["socket_timeout_ms"] / 1000, connect=document["connect_timeout_ms"] / 1000
     )
+    headers = [tuple(each) for each in document["headers"]]
+    content = document.get("content")
+    if content is not None:
+        content = content.encode("utf-8", "replace")
+        if all(name.lower() != "content-type" for name, _ in headers):
+            headers.append(("Content-Type", "application/json"))
     # Proxies and the like of whoever started the daemon are not the task's.
     with httpx.Client(transport=_transport(document), timeout=timeout, trust_env=False) as client:
         request = client.build_request(
             document["method"],
             document["url"],
-            headers=[tuple(each) for each in document["headers"]],
+            headers=headers,
             json=document["body"],
+            content=content,
         )
         if document["query"]:
             request.url = request.url.copy_merge_params(

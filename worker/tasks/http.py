@@ -1,7 +1,8 @@
 """HTTP: one request, and a check of what came back.
 
 The keys are those of contract §1.20.4. Parameters of the type PARAMETER go into the query,
-HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58).
+HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58);
+`httpBody` is any JSON instead, nested and with numbers, and is sent as it is written.
 `httpCheckCondition` decides about success. `connectTimeout` and `socketTimeout` are milliseconds, a
 minute each if they are not given. `response` and `status` are put out if they are declared OUT.
 """
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from common.model.task_type import (
     LOCAL_PARAMS,
     Fault,
+    IsParameter,
     Key,
     Shape,
     TaskTypeSpec,
@@ -23,7 +25,9 @@ from common.model.task_type import (
     is_open,
     text_of,
 )
+from common.params import with_some_date
 from worker.launching.base import Launch, TaskContext, fault_at
+from worker.launching.json_body import text_of_body, with_values
 from worker.launching.runner import run_by
 
 _PLACES = ("PARAMETER", "BODY", "HEADERS")
@@ -84,6 +88,25 @@ def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(key="condition", problem=str(error))
 
 
+def _text_faults(params: Mapping[str, Any], _is_parameter: IsParameter, /) -> Iterator[Fault]:
+    body = text_of_body(params.get(BODY.name))
+    if not body:
+        return
+    listed = params.get(HTTP_PARAMS.name)
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, Mapping) and each.get("httpParametersType") == "BODY":
+            yield Fault(
+                key=BODY.name,
+                problem="and httpParams of the type BODY are both given; which one is meant?",
+            )
+            break
+    try:
+        # A number stands for any value: it may be outside of quotation marks and within.
+        with_values(with_some_date(body), lambda _: "0")
+    except ValueFaultError as error:
+        yield Fault(key=BODY.name, problem=str(error))
+
+
 def _check_http_params(value: Any) -> None:
     if value and not isinstance(value, list):
         raise ValueFaultError("must be a list")
@@ -100,6 +123,12 @@ HTTP_PARAMS: Final = Key(
     shape=Shape.ANY,
     about="Parameters of the request: objects with prop, httpParametersType and value.",
     check=_check_http_params,
+    is_literal=True,
+)
+BODY: Final = Key(
+    name="httpBody",
+    shape=Shape.ANY,
+    about="The JSON that is sent, as text or as the object itself.",
 )
 CHECK: Final = Key(
     name="httpCheckCondition",
@@ -134,6 +163,7 @@ SPEC: Final = TaskTypeSpec(
         Key(name="url", about="The address.", check=_check_url),
         METHOD,
         HTTP_PARAMS,
+        BODY,
         CHECK,
         Key(name="condition", about="The status or the text that the check looks for."),
         CONNECT_TIMEOUT,
@@ -142,6 +172,7 @@ SPEC: Final = TaskTypeSpec(
     ),
     needs=(("url",),),
     faults=_faults,
+    text_faults=_text_faults,
     names_are_its_own=False,
 )
 
@@ -157,6 +188,10 @@ class HttpTask:
         given: dict[str, list[tuple[str, str]]] = {place: [] for place in _PLACES}
         for place, name, value in _http_params(context):
             given[place].append((name, value))
+        with fault_at(BODY.name):
+            body = text_of_body(context.params.get(BODY.name))
+            if body:
+                body = with_values(context.dated(body), context.parameters.get)
         check = context.word(CHECK)
         condition = context.substitute(context.text("condition"))
         with fault_at("condition"):
@@ -170,6 +205,7 @@ class HttpTask:
                 "query": given["PARAMETER"],
                 "headers": given["HEADERS"],
                 "body": dict(given["BODY"]) or None,
+                "content": body or None,
                 "check": check,
                 "condition": condition,
                 "connect_timeout_ms": context.number(CONNECT_TIMEOUT),
