@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,13 @@ class Attempt:
         self.log.touch()
         self._open: list[int] = []
 
-    def read(self, *names: str, log_from: int | None = 0) -> OutputReader:
+    def read(
+        self, *names: str, log_from: int | None = 0, defaults: Mapping[str, str] | None = None
+    ) -> OutputReader:
         types = dict.fromkeys(names or ("a", "b"), DataType.VARCHAR)
-        declared = Declared(types=types, file=str(self.file), log_from=log_from)
+        declared = Declared(
+            types=types, file=str(self.file), log_from=log_from, defaults=defaults or {}
+        )
         # As it comes back from a record.
         declared = Declared.from_json(json.loads(json.dumps(declared.to_json())))
         log = os.open(self.log, os.O_RDONLY)
@@ -69,6 +73,14 @@ def attempt(tmp_path: Path) -> Iterator[Attempt]:
 def test_what_is_printed_is_put_out(attempt: Attempt, text: str, values: dict[str, str]) -> None:
     attempt.log.write_text(text, encoding="utf-8")
     assert attempt.values() == values
+
+
+def test_an_output_that_is_not_put_out_has_its_declared_value(attempt: Attempt) -> None:
+    attempt.log.write_text("${setValue(a=1)}\n")
+    reader = attempt.read(defaults={"a": "0", "b": "none"})
+    pool = json.loads(reader.var_pool() or "")
+    assert {each["prop"]: each["value"] for each in pool} == {"a": "1", "b": "none"}
+    assert reader.summary() == "puts out a; leaves the declared value to b"
 
 
 def test_the_header_puts_out_nothing(attempt: Attempt) -> None:

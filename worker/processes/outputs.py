@@ -3,10 +3,11 @@
 A task puts out a parameter by printing `${setValue(name=value)}` or `#{setValue(name=value)}`
 anywhere in a line, or by adding a JSON object in a line of its own to the file that
 `ORCAFLOW_OUTPUT` names; of equal names the later one counts, and the file before the log. Only
-names declared `direct: OUT` are kept. All that is needed stands in the attempt's record, so that an
-attempt whose daemon was restarted puts out the same. A log may be huge: it is read in steps, each
-as short as starting a process, and never more than a step of it is in memory. Nothing here trusts
-the file, which the task could have made into anything.
+names declared `direct: OUT` are kept. Without an output of the task a name has its declared value,
+if that is not empty. The attempt's record has everything that is needed, so that the outputs are
+the same after a restart of the daemon. A log may be huge: it is read in steps, each as short as
+starting a process, and never more than a step of it is in memory. Nothing here trusts the file,
+which the task could have made into anything.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -53,12 +54,21 @@ class Declared:
     log_from: int | None
     marked: frozenset[str] = frozenset()
     """The names of outputs that the author marked as secret."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """The declared values, which outputs have that the task does not put out itself."""
 
     def to_json(self) -> dict[str, object]:
         """As it stands in the attempt's record."""
         types = {name: each.name for name, each in self.types.items()}
         marked = {"marked": sorted(self.marked)} if self.marked else {}
-        return {"types": types, "file": self.file, "log_from": self.log_from, **marked}
+        defaults = {"defaults": dict(self.defaults)} if self.defaults else {}
+        return {
+            "types": types,
+            "file": self.file,
+            "log_from": self.log_from,
+            **marked,
+            **defaults,
+        }
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Declared:
@@ -69,6 +79,7 @@ class Declared:
             file=str(document["file"]),
             log_from=None if log_from is None else int(log_from),
             marked=frozenset(map(str, document.get("marked", ()))),
+            defaults={str(k): str(v) for k, v in document.get("defaults", {}).items()},
         )
 
 
@@ -90,6 +101,7 @@ class OutputReader:
         self._carried = b""
         self._seen: dict[str, None] = {}
         self._kept: dict[str, str] = {}
+        self._defaults: list[str] = []
         self._secret_spans: dict[tuple[int, int], None] = {}
 
     def step(self) -> bool:
@@ -98,6 +110,7 @@ class OutputReader:
             self._log_is_read = self._read_log()
             return False
         self._read_file()
+        self._put_defaults()
         self._check_size()
         return True
 
@@ -131,8 +144,10 @@ class OutputReader:
     def summary(self) -> str | None:
         """Return the line for the log: names only, since a value may be a secret."""
         parts = []
-        if self._kept:
-            parts.append(f"puts out {', '.join(sorted(self._kept))}")
+        if put_out := sorted(self._kept.keys() - set(self._defaults)):
+            parts.append(f"puts out {', '.join(put_out)}")
+        if self._defaults:
+            parts.append(f"leaves the declared value to {', '.join(sorted(self._defaults))}")
         dropped = sorted(name for name in self._seen if name not in self._declared.types)
         if dropped:
             more = f" and {len(dropped) - _NAMED_DROPPED} more" if dropped[_NAMED_DROPPED:] else ""
@@ -147,6 +162,12 @@ class OutputReader:
             self._seen[name] = None
         if name in self._declared.types:
             self._kept[name] = value
+
+    def _put_defaults(self) -> None:
+        for name, value in self._declared.defaults.items():
+            if name not in self._kept:
+                self._kept[name] = value
+                self._defaults.append(name)
 
     def _check_size(self) -> None:
         size = sum(
