@@ -157,21 +157,20 @@ class Launcher:
         spec = task_type_spec(task.task_type)
         _check_form(spec, params, parameters)
         given = _parameters_file(spec, parameters, task.execute_path, account)
-        launch = task_type.launch(
-            TaskContext(
-                task=task,
-                params=params,
-                parameters=parameters,
-                types=parameter_types(global_properties, local_properties, pool=pool),
-                local=local_properties,
-                moment=moment,
-                zone=zone,
-                directory=Path(task.execute_path),
-                resources=self._resources,
-                account=account,
-                settings=settings,
-            )
+        context = TaskContext(
+            task=task,
+            params=params,
+            parameters=parameters,
+            types=parameter_types(global_properties, local_properties, pool=pool),
+            local=local_properties,
+            moment=moment,
+            zone=zone,
+            directory=Path(task.execute_path),
+            resources=self._resources,
+            account=account,
+            settings=settings,
         )
+        launch = task_type.launch(context)
         of_parameters, notes = _variables(spec, parameters)
         asks_by = self._asks_by(task.id)
         environment = {
@@ -210,7 +209,7 @@ class Launcher:
             directory=task.execute_path,
             header=header,
             account=account,
-            outputs=_declared(task, local_properties, launch, header),
+            outputs=_declared(context, launch, header),
             job_file=launch.job_file,
             facts_file=launch.facts_file,
             asks_host=launch.asks_host,
@@ -282,9 +281,9 @@ def _check_form(
     spec: TaskTypeSpec, params: Mapping[str, object], parameters: Mapping[str, str]
 ) -> None:
     """Refuse a task by the check that lint and import make, so that they agree."""
-    for fault in spec.faults_in(params, parameters.__contains__):
-        if not fault.is_missing:
-            raise TaskParameterError(str(fault))
+    faults = spec.faults_in(params, parameters.__contains__)
+    if found := [str(each) for each in faults if not each.is_missing]:
+        raise TaskParameterError("\n".join(found))
 
 
 def _passwords(task: ClaimedTask) -> Iterator[str]:
@@ -326,10 +325,9 @@ def _start_params(stored: str | None) -> dict[str, str]:
     return {start.prop: start.value for start in each}
 
 
-def _declared(
-    task: ClaimedTask, local: tuple[Property, ...], launch: Launch, header: str
-) -> outputs.Declared | None:
+def _declared(context: TaskContext, launch: Launch, header: str) -> outputs.Declared | None:
     """Return the values that the task may put out; None, and no further cost, for most."""
+    task, local = context.task, context.local
     types = {each.prop: each.type for each in local if each.direct is Direct.OUT}
     if not types:
         return None
@@ -343,7 +341,14 @@ def _declared(
     log_from = len(header.encode("utf-8", "replace")) if launch.prints_outputs else None
     file = f"{task.execute_path}/{_OUTPUT_FILE}"
     marked = frozenset(each.prop for each in local if each.direct is Direct.OUT and each.secret)
-    return outputs.Declared(types=types, file=file, log_from=log_from, marked=marked)
+    defaults = {
+        each.prop: context.substitute(each.value)
+        for each in local
+        if each.direct is Direct.OUT and each.value
+    }
+    return outputs.Declared(
+        types=types, file=file, log_from=log_from, marked=marked, defaults=defaults
+    )
 
 
 def _parameters_file(

@@ -127,6 +127,8 @@ class Key:
     """The largest number that counts; more is taken for that."""
     check: Check | None = None
     """Asked about a value of the right shape in which no placeholder stands."""
+    is_literal: bool = False
+    """True if nothing is put into the value, so that no placeholder can make it right."""
     is_file: bool = False
     """True if a relative path is looked for beside the definition's file when that is imported."""
     is_in_resources: bool = False
@@ -170,7 +172,7 @@ class Key:
                 assert_never(self.shape)
         # A blank text is a missing one; any other shape has no blanks.
         is_given = not is_absent(value) if self.shape is Shape.TEXT else value not in ("", {})
-        if self.check is not None and is_given and not is_open(value):
+        if self.check is not None and is_given and (self.is_literal or not is_open(value)):
             self.check(value)
 
 
@@ -229,11 +231,11 @@ class TaskTypeSpec:
     faults: Faults = _no_faults
     """Finds the faults that lie between keys. Values with placeholders are to be let through."""
     text_faults: TextFaults = _no_text_faults
-    """Finds the faults in texts whose parameters are bound, placeholders included."""
+    """Finds the faults in texts with bound parameters, also if they contain placeholders."""
     warnings: Faults = _no_faults
     """Finds keys that are allowed and do not do what their author may expect."""
     named_keys: tuple[str, ...] = ()
-    """The keys in whose texts `!{name}` is a name; an attempt fails without the parameter."""
+    """The keys with texts in which `!{name}` is a name; without the parameter an attempt fails."""
     needs_values: bool = False
     """True if an attempt also fails by a `${name}` in these texts without the parameter."""
     names_are_its_own: bool = True
@@ -260,7 +262,7 @@ class TaskTypeSpec:
     def faults_in(
         self, params: Mapping[str, Any], is_parameter: IsParameter = _any_name
     ) -> Iterator[Fault]:
-        """Yield every value that the launcher refuses, whatever the values of parameters are.
+        """Yield every value that the launcher refuses for any values of parameters.
 
         This is the only check of a task's form: lint, import and the launcher call it.
         """

@@ -48,7 +48,7 @@ def replace_placeholders(text: str, *, moment: datetime, zone: ZoneInfo) -> str:
 
 
 def with_some_date(text: str) -> str:
-    """Return the text with every `$[form]` replaced by that of a fixed date, to check its form."""
+    """Return the text with every `$[form]` replaced for a fixed date, to check its form."""
     return replace_placeholders(text, moment=_SOME_MOMENT, zone=_UTC)
 
 

@@ -1,7 +1,7 @@
 """Makes values of the text of parameters, by their declared types.
 
 Pure. Doors check with it what callers give, the worker checks values before anything runs, and the
-programs that run statements make the values. An empty text is no value, unless the type is a text.
+programs that run statements make the values. An empty text means NULL, unless the type is a text.
 """
 
 from __future__ import annotations

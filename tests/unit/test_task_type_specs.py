@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,37 @@ def test_lint_finds_a_value_if_and_only_if_the_launcher_refuses_it(
                 continue
             disagreements.append((value, refused, found))
     assert disagreements == [], disagreements
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+def test_lint_accepts_a_placeholder_only_where_some_value_makes_it_right(
+    tmp_path: Path, name: str
+) -> None:
+    wrong = []
+    folders = (tmp_path / str(number) for number in count())
+    for key in known_task_types()[name].keys:
+        params = {**GOOD[name], key.name: "${x}"}
+        is_other = key.name in ("localParams", "datasourceName", "file", "datasource")
+        if is_other or [*known_task_types()[name].faults_in(params)]:
+            continue
+        texts = [
+            each
+            for each in (*VALUES, "2026-01-01/P1D", "org:a:1")
+            if isinstance(each, str) and "$" not in each
+        ]
+        if not any(
+            not refused or any(place in refused for place in PLACES)
+            for value in texts
+            for refused in [
+                launched(
+                    next(folders),
+                    name,
+                    {**params, "localParams": [{"prop": "x", "direct": "IN", "value": value}]},
+                )
+            ]
+        ):
+            wrong.append(key.name)
+    assert wrong == []
 
 
 def read(folder: Path, *nodes: dict[str, Any]) -> DefinitionDocument:
@@ -246,9 +278,10 @@ def test_a_placeholder_is_a_mistake_only_where_nothing_is_put_in(
                 Shape.FLAG,
                 Shape.SIZE,
             )
+            is_read_as_written |= key.is_literal
             if is_read_as_written or key.name in (
-                *("localParams", "datasource", "conf", "env", "options", "environment", "rules"),
-                *("resourceList", "preStatements", "postStatements", "httpParams", "datasources"),
+                *("localParams", "datasource", "conf", "env", "options", "rules", "httpBody"),
+                *("resourceList", "preStatements", "postStatements"),
             ):
                 continue
             params = {**good, key.name: placeholder}

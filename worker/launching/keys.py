@@ -192,8 +192,12 @@ def session_faults(params: Mapping[str, Any]) -> Iterator[Fault]:
     names = [name for key in ("pyFiles", "archives") for name in _shipped_names(params.get(key))]
     for need in driver_needs(master, map(str, conf), names)[:1]:
         key, colon, rest = need.removeprefix("params.").partition(": ")
-        key, what = (key, rest) if colon else ("master" if master else "profile", need)
-        yield Fault(key=key, problem=f"{what} {not_in_session(profile)}")
+        if colon:
+            yield Fault(key=key, problem=f"{rest} {not_in_session(profile)}")
+        elif master:
+            yield Fault(key="master", problem=not_in_session(profile))
+        else:
+            yield Fault(key="profile", problem=f"{need} {not_in_session(profile)}")
 
 
 def _shipped_names(value: object) -> list[str]:
@@ -267,12 +271,14 @@ SESSION_KEYS: Final = (
         shape=Shape.ANY,
         about="Data sources: an object from names to data sources, or a list of them.",
         check=check_datasources,
+        is_literal=True,
     ),
     Key(
         name="environment",
         shape=Shape.ANY,
         about='The task\'s own Python: {"archive": path} or {"requirements": ["name==1.0"]}.',
         check=_check_environment,
+        is_literal=True,
     ),
     RESOURCE_LIST,
     LOCAL_PARAMS,

@@ -4,7 +4,7 @@ Pure. DolphinScheduler replaces `${name}` in Spark SQL by the value's text. Here
 value: within quotation marks its characters are escaped, so that it ends where they end; elsewhere
 it becomes a literal of the parameter's type, or a list of literals. A reference is refused where no
 literal can be: in a word, beside a dot, in a name in backticks, in a raw text, in `$$`. In comments
-it means nothing. A name without a parameter stays as it is: Spark has variables of its own.
+it means nothing. A name without a parameter is not changed, because Spark has variables too.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ _METRICS: Final = Key(
     shape=Shape.ANY,
     about="The metrics of the dataset; with them, rows of the same time and dimensions become one.",
     check=_check_metrics,
+    is_literal=True,
 )
 _PRIORITY: Final = Key(
     name="priority",

@@ -41,6 +41,7 @@ SPEC: Final = TaskTypeSpec(
             name="method",
             about="The procedure's name, with or without its schema.",
             check=_check_method,
+            is_literal=True,
         ),
         LOCAL_PARAMS,
     ),

@@ -83,6 +83,7 @@ DATASETS: Final = Key(
     shape=Shape.ANY,
     about="Datasets that are views of the session: objects with dataset, interval, view, time.",
     check=_check_views,
+    is_literal=True,
 )
 SPEC: Final = TaskTypeSpec(
     name="SPARK_SQL",

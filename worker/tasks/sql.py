@@ -80,7 +80,7 @@ DISPLAY_ROWS: Final = Key(
     default=10,
     highest=1_000,
 )
-UDFS: Final = Key(name="udfs", about="Not supported.", check=_check_udfs)
+UDFS: Final = Key(name="udfs", about="Not supported.", check=_check_udfs, is_literal=True)
 SPEC: Final = TaskTypeSpec(
     name="SQL",
     about="Statements on a data source.",
