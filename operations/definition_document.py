@@ -88,10 +88,15 @@ class DefinitionReference:
     @property
     def code(self) -> int | None:
         """The code, if there is neither a name nor an id."""
+        return None if self.code_key is None else code_in(self.holder.get(self.code_key))
+
+    @property
+    def code_key(self) -> str | None:
+        """The key of that code."""
         if self.name is not None or self.number is not None:
             return None
-        codes = (code_in(self.holder.get(key)) for key in self.code_keys)
-        return next((code for code in codes if code is not None), None)
+        keys = (key for key in self.code_keys if code_in(self.holder.get(key)) is not None)
+        return next(keys, None)
 
 
 def definition_references(document: Mapping[str, Any]) -> Iterator[DefinitionReference]:
@@ -191,6 +196,32 @@ def declared_names(document: Mapping[str, Any]) -> tuple[str, ...]:
 def has_children(document: Mapping[str, Any]) -> bool:
     """Return whether a task may have outputs that another file declares: of a sub process."""
     return any(type_of(node) == "SUB_PROCESS" for node in nodes_of(document))
+
+
+def inherited_names(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return the parameters that each definition may have of its parents, by its name.
+
+    A sub process inherits the parameters and outputs of all of its parents, and those that they
+    inherit themselves.
+    """
+    parents: dict[str, set[str]] = {name: set() for name in documents}
+    for parent, document in documents.items():
+        for node in nodes_of(document):
+            child = text_in(object_of(node.get("params")), "processDefinitionName")
+            if type_of(node) == "SUB_PROCESS" and child in parents:
+                parents[child].add(parent)
+    names = {name: set(declared_names(document)) for name, document in documents.items()}
+    found: dict[str, frozenset[str]] = {}
+    for name in documents:
+        above: set[str] = set()
+        waiting = list(parents[name])
+        while waiting:
+            parent = waiting.pop()
+            if parent not in above:
+                above.add(parent)
+                waiting.extend(parents[parent])
+        found[name] = frozenset(each for parent in above for each in names[parent])
+    return found
 
 
 def name_of(node: Mapping[str, Any]) -> str:

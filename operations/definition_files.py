@@ -21,7 +21,7 @@ import copy
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,17 +33,25 @@ from common.params import ParameterError, parse_properties
 from common.strict_json import content_of, strict_json
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
-from operations.definition_document import Source, nodes_of, objects_of
+from operations.definition_document import (
+    CHILD_ID,
+    Source,
+    id_in,
+    inherited_names,
+    nodes_of,
+    objects_of,
+)
 from operations.document_limits import FindingLimits, document_mistakes
 from operations.file_values import fault_of_name, first_in, number_in, word_in
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
 from operations.leniency import (
-    drop_foreign_datasources,
     failing_warnings,
     foreign_types,
+    of_unknown_task,
     taken_leniently,
     within_foreign_tasks,
+    without_foreign_ids,
     without_mistakes,
 )
 from operations.lint_keys import FILE_KEYS, SCHEDULE_KEYS, key_findings, unread_keys
@@ -133,7 +141,8 @@ class DefinitionDocument:
 
     In `document` references have names where names are known, and still have to be given the ids
     of a database. `findings` are what is left out of an export, and the warnings. With `is_later`
-    it comes from DolphinScheduler 2.x or 3.x, and no reference that leads nowhere keeps it out.
+    it comes from DolphinScheduler 2.x or 3.x; with `is_export` no reference that leads nowhere
+    keeps it out.
     """
 
     name: str
@@ -153,6 +162,8 @@ class DefinitionDocument:
     schedules: tuple[ExportedSchedule, ...] = ()
     findings: tuple[Finding, ...] = ()
     is_later: bool = False
+    is_export: bool = False
+    """True for an export of DolphinScheduler, of any line."""
     source: Source | None = None
 
     @property
@@ -257,6 +268,8 @@ def read_definition_files(
         # A definition's own name is surer than what others call it.
         if entry.later is not None and entry.later.code is not None:
             labels[entry.later.code] = str(entry.name)
+        elif entry.exported and entry.later is None:
+            labels |= {number: str(entry.name) for number in _own_ids(entry.wrapped)}
     names = Names(given=given or {}, labels=labels, exported=frozenset(exported))
     found = [
         document
@@ -285,7 +298,23 @@ def read_definition_files(
         )
     if mistakes:
         raise InvalidFilesError(mistakes)
-    return found
+    inherited = inherited_names({each.name: each.document for each in found})
+    return [_with_warnings(each, inherited.get(each.name, frozenset())) for each in found]
+
+
+def _with_warnings(document: DefinitionDocument, inherited: Collection[str]) -> DefinitionDocument:
+    """Return the document with what lint warns of; `inherited` are parameters of its parents."""
+    warnings: Iterable[Finding] = lint_warnings(document.name, document.document, inherited)
+    if document.is_later:
+        warnings = failing_warnings(document.document, warnings, known=document.findings)
+    return replace(document, findings=(*document.findings, *warnings))
+
+
+def _own_ids(exported: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the ids by which other definitions of an export of 1.3 name this one."""
+    for key in (CHILD_ID, "id"):
+        if (number := id_in(exported.get(key))) is not None:
+            yield number
 
 
 def _entries(
@@ -418,15 +447,16 @@ def _document(
     findings = list(rules.limits.bounded(_unread(entry, rules)))
     if later is not None:
         findings = [*later.findings, *without_mistakes(findings)]
-        name_tasks_awaited(inner, rules.tasks)
+        findings.extend(map(of_unknown_task, name_tasks_awaited(inner, rules.tasks)))
     # References first: a resource that is named by its id is given its path by this.
-    findings.extend(name_references(inner, names=names, foreign=entry.exported))
+    references = list(name_references(inner, names=names, foreign=entry.exported))
+    if entry.exported:
+        references = list(without_foreign_ids(inner, references))
+    findings.extend(references)
     if entry.exported and later is None:
         foreign = list(foreign_types(inner))
         findings = [*foreign, *within_foreign_tasks(findings, foreign)]
     wrong.extend(str(each) for each in findings if each.is_mistake)
-    if later is not None:
-        drop_foreign_datasources(inner)
     folder = entry.folder if rules.looks_up else None
     files = FileRules(folder=folder, resources=rules.resources, inlines=rules.inlines)
     wrong.extend(tie_files(inner, files))
@@ -437,15 +467,14 @@ def _document(
     except InvalidDefinitionError as error:
         wrong.extend(error.mistakes)
     wrong.extend(parameter_mistakes(inner))
-    wrong.extend(value_mistakes(inner, known=wrong, profiles=rules.profiles))
+    known = [*wrong, *map(str, findings)]
+    wrong.extend(value_mistakes(inner, known=known, profiles=rules.profiles))
     ill_typed = list(type_faults({**inner, **_own_parameters(entry.wrapped)}))
     if not entry.exported:
         wrong.extend(ill_typed)
     if not rules.splices_scripts:
         wrong.extend(splicing_mistakes(inner))
     if entry.exported:
-        # The codes of later exports are looked up in the database. Ids of 1.x can't be: they are
-        # those of other rows there, and a file whose ids have no names stays out (T90).
         kept = () if later is not None else [each for each in findings if each.is_mistake]
         wrong, about_tasks = taken_leniently(wrong, _place_in, kept=kept, known=findings)
         findings.extend(about_tasks)
@@ -488,10 +517,6 @@ def _document(
         return None
     if entry.exported:
         findings.extend(_left_out(entry.wrapped))
-    warnings: Iterable[Finding] = lint_warnings(entry.name, inner)
-    if later is not None:
-        warnings = list(failing_warnings(inner, warnings, known=findings))
-    findings.extend(warnings)
     return DefinitionDocument(
         name=entry.name,
         description=description,
@@ -505,6 +530,7 @@ def _document(
         connects=_drawing(entry.wrapped, "processDefinitionConnects"),
         execution_type=None if kind is None else ExecutionType[kind],
         date_rule=None if rule is None else DateRule(rule),
+        is_export=entry.exported,
         former_date_rule=DateRule.BUSINESS_DATE if entry.exported and later is None else None,
         schedules=schedules,
         is_later=later is not None,
@@ -514,7 +540,7 @@ def _document(
 
 
 def _own_parameters(wrapped: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters beside the JSON, which go before those in it."""
+    """Return the parameters next to the JSON, which take precedence over the JSON."""
     own = wrapped.get("globalParams")
     return {"globalParams": own} if own else {}
 

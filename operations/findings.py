@@ -25,6 +25,8 @@ class Finding:
     cure: str = ""
     keeps_offline: bool = False
     """True if the definition can't do its work without that part, so that it stays OFFLINE."""
+    of_database: bool = False
+    """True for a reference that only a database can resolve; an import looks it up itself."""
     of_grant: bool = False
     """True for a finding about an object that the project may not use."""
 

@@ -159,6 +159,8 @@ def import_documents(
             found.extend(_unknown_tasks(db, inner))
             lost[document.name] += [unmapped_reference(each) for each in found]
             lost[document.name].extend(without_unknown_tenant(inner, granted))
+        elif document.is_export:
+            lost[document.name] += [unmapped_reference(each) for each in found]
         else:
             mistakes.extend(Mistake(place=document.place, text=str(each)) for each in found)
         lacks = list(lacking({**inner, "tenantId": tenant_of(document, inner)}, granted))
@@ -276,7 +278,7 @@ def _saved(
         release_state=state,
         changed=before is None or before.version != version,
         findings=(
-            *document.findings,
+            *(each for each in document.findings if not each.of_database),
             *(of_new_group(name) for name in made_groups if name in groups),
             *about_them,
             *doubts,

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from common.model.task_type import DatasourceUse
+from common.model.task_type import DATASOURCES, DatasourceUse
 from common.task_types import known_task_types
 from operations.definition_document import (
     CHILD_CODES,
     DEPENDENT_CODE,
     DEPENDENT_TASK_CODE,
+    definition_references,
+    id_in,
     name_of,
     nodes_of,
     object_of,
@@ -58,6 +60,19 @@ def of_foreign_type(node: str, kind: str) -> Finding:
     )
 
 
+def of_unknown_task(node: str) -> Finding:
+    """Return the finding about a DEPENDENT that looks at a task by a code of no file."""
+    return Finding(
+        severity=Severity.WARNING,
+        node=node,
+        key=f"dependence.{DEPENDENT_TASK_CODE}",
+        problem="it looks at a task by a code that is in none of these files: without it in the"
+        " database the definition stays OFFLINE",
+        cure="import the export of its definition before this one or with it",
+        of_database=True,
+    )
+
+
 def within_foreign_tasks(findings: Iterable[Finding], foreign: Iterable[Finding]) -> list[Finding]:
     """Return the findings; a mistake in a task of a type that is not run here is unmapped.
 
@@ -84,6 +99,7 @@ def taken_leniently(
     without any type stays a mistake.
     """
     staying = {str(each) for each in kept}
+    known = list(known)
     foreign = {each.node for each in known if each.key == "type"}
     stay: list[str] = []
     findings: list[Finding] = []
@@ -93,9 +109,19 @@ def taken_leniently(
         is_untyped = key == "type" and node not in foreign
         if not isinstance(node, str) or is_untyped or text in staying:
             stay.append(text)
-        elif key != "type":
+        elif key != "type" and not _is_known(node, key, known):
             findings.append(_offline(node, key, str(row["problem"])))
     return stay, findings
+
+
+def _is_known(node: str, key: str, known: Iterable[Finding]) -> bool:
+    """Return whether a finding that keeps the definition OFFLINE is about the same part."""
+    return any(
+        each.keeps_offline
+        and each.node == node
+        and (each.key.startswith(key) or key.startswith(each.key))
+        for each in known
+    )
 
 
 def unmapped_reference(finding: Finding) -> Finding:
@@ -105,13 +131,27 @@ def unmapped_reference(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.UNMAPPED, keeps_offline=keeps_offline)
 
 
-def drop_foreign_datasources(document: Mapping[str, Any]) -> None:
-    """Take out the ids of data sources that have no name: here they are those of others (T90)."""
+def without_foreign_ids(
+    document: Mapping[str, Any], findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Remove the ids that have no name: here they are ids of other objects (T90).
+
+    Yield the findings about references; what was a mistake keeps the definition OFFLINE instead.
+    """
+    for reference in definition_references(document):
+        if reference.name is None and reference.number is not None:
+            reference.holder.pop(reference.id_key, None)
     for node in nodes_of(document):
+        if text_in(node, "workerGroup") is None and id_in(node.get("workerGroupId")) is not None:
+            node.pop("workerGroupId")
         params = node.get("params")
         is_one = spec_of(node).datasources is DatasourceUse.ONE
         if is_one and isinstance(params, dict) and text_in(params, "datasourceName") is None:
             params.pop("datasource", None)
+    for each in findings:
+        # DolphinScheduler does not know the key, so its ids are ids of this database.
+        is_own = each.key.startswith(f"params.{DATASOURCES}")
+        yield unmapped_reference(each) if each.is_mistake and not is_own else each
 
 
 def failing_warnings(

@@ -53,9 +53,11 @@ class _Text:
     needs_values: bool = False
 
 
-def text_warnings(document: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the warnings, in the order of the tasks."""
-    declared = _declared(document)
+def text_warnings(
+    document: Mapping[str, Any], inherited: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Yield the warnings, in the order of the tasks; `inherited` are parameters of parents."""
+    declared = _declared(document, inherited)
     yield from _of_texts(None, _values(document.get("globalParams"), "globalParams"), declared)
     for node in nodes_of(document):
         task = str(node.get("name", ""))
@@ -148,6 +150,10 @@ def _odd(form: str) -> tuple[str, str] | None:
     """Return the letters of a date that print something else than they seem to; None if none do."""
     bare = re.sub(r"'[^']*'", "", form)
     has_hours = re.search(r"[Hh]", bare) is not None
+    if re.search(r"[+-]\s+\d[\d/]*\s*$", bare):
+        return "prints the sign and the number, and no day is counted", "write no blanks around it"
+    if re.search(r"\s[+-]\d[\d/]*\s*$", bare):
+        return "prints a blank at its end", "write no blanks before the sign"
     if re.search(r"(?<!y)y{3}(?!y)|y{5,}", bare):
         return "has an odd number of letters for the year", "yyyy is the year, yy its last digits"
     if "YY" in bare:
@@ -159,9 +165,11 @@ def _odd(form: str) -> tuple[str, str] | None:
     return None
 
 
-def _declared(document: Mapping[str, Any]) -> frozenset[str] | None:
+def _declared(document: Mapping[str, Any], inherited: Collection[str]) -> frozenset[str] | None:
     """Return every name that some task may have; None if that can't be known."""
-    return None if has_children(document) else frozenset(declared_names(document))
+    if has_children(document):
+        return None
+    return frozenset((*declared_names(document), *inherited))
 
 
 def _warning(task: str | None, key: str, problem: str, cure: str) -> Finding:

@@ -6,10 +6,11 @@ read without a mistake before; reads no database and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from common.model.task_type import TaskTypeSpec
+from common.model.task_type import LOCAL_PARAMS, TaskTypeSpec
+from common.params import DataType
 from operations.awaited import dependent_items
 from operations.definition_document import (
     PRESENT,
@@ -24,8 +25,13 @@ from operations.lint_texts import text_warnings
 from operations.task_params import spec_of
 
 
-def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the warnings, in the order of the tasks; `name` is the definition's own."""
+def lint_warnings(
+    name: str, document: Mapping[str, Any], inherited: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Yield the warnings, in the order of the tasks; `name` is the definition's own.
+
+    `inherited` are the names of parameters that parents of this sub process give it.
+    """
     yield from _repeated_parameters(document)
     limit = _whole(document.get("timeout"))
     for node in nodes_of(document):
@@ -38,7 +44,8 @@ def lint_warnings(name: str, document: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _of_branches(task, node, spec)
         yield from _of_needs(task, node, spec)
         yield from _of_type(task, node, spec)
-    yield from text_warnings(document)
+    yield from text_warnings(document, inherited)
+    yield from _file_parameters(document)
     yield from splicing_warnings(document)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
@@ -62,6 +69,25 @@ def _repeated_parameters(document: Mapping[str, Any]) -> Iterator[Finding]:
                 f"{prop:.80} is declared again: the last one wins",
             )
         seen.add(str(prop))
+
+
+def _file_parameters(document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a warning for each parameter of type FILE, whose value is only a text here."""
+    holders: list[tuple[str | None, str, object]] = [
+        (None, "globalParams", document.get("globalParams"))
+    ]
+    for node in nodes_of(document):
+        local = object_of(node.get("params")).get(LOCAL_PARAMS.name)
+        holders.append((str(node.get("name", "")), f"params.{LOCAL_PARAMS.name}", local))
+    for task, key, listed in holders:
+        for index, item in enumerate(objects_of(listed)):
+            if str(item.get("type")).strip().upper() in ("FILE", str(DataType.FILE.value)):
+                yield _warning(
+                    task,
+                    f"{key}[{index}].type",
+                    "FILE passes no file from task to task: the value is a text",
+                    "write the file to $ORCAFLOW_DATA_DIR and pass its path as VARCHAR",
+                )
 
 
 def _of_retries(task: str, node: Mapping[str, Any]) -> Iterator[Finding]:

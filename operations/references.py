@@ -383,6 +383,16 @@ def _name_definition(
             problem=f"definition {number} of the other database has no name in this file",
             cure=f"say which one it is: {_map_option(Kind.DEFINITION, number, 'NAME')}",
         )
+    elif foreign and reference.code is not None:
+        yield Finding(
+            severity=Severity.WARNING,
+            node=reference.node,
+            key=f"{reference.where}.{reference.code_key}",
+            problem=f"the definition with the code {reference.code} is in none of these files:"
+            " without it in the database the definition stays OFFLINE",
+            cure="import its export before this one or with it",
+            of_database=True,
+        )
 
 
 def _name_project(reference: DefinitionReference, names: Names, *, is_given: bool) -> None:

@@ -113,12 +113,29 @@ def test_a_foreign_tenant_is_reported_and_no_tenant_of_this_database_takes_its_p
     assert "--map tenant:3=CODE" in unmapped(found)["tenantId"].cure
 
 
-def test_a_sub_process_without_a_name_is_a_mistake_with_its_cure(tmp_path: Path) -> None:
-    (mistake,) = mistakes(tmp_path, an_export(a_child("run it", processDefinitionId="42")))
-    row = mistake.row()
-    assert (row["definition"], row["node"]) == ("nightly", "run it")
-    assert row["key"] == "params.processDefinitionId"
-    assert "--map definition:42=NAME" in str(row["problem"])
+def test_a_sub_process_without_a_name_keeps_its_definition_offline_with_the_cure(
+    tmp_path: Path,
+) -> None:
+    (found,) = read(tmp_path, an_export(a_child("run it", processDefinitionId="42")))
+    finding = unmapped(found)["params.processDefinitionId"]
+    assert (finding.node, finding.keeps_offline) == ("run it", True)
+    assert "--map definition:42=NAME" in finding.cure
+    # Here that id is another definition's (trap T90).
+    assert "processDefinitionId" not in node(found, "run it")["params"]
+
+
+def test_one_foreign_id_refuses_none_of_the_definitions_of_a_file(tmp_path: Path) -> None:
+    query = a_task("q", type="SQL", params={"type": "MYSQL", "datasource": 7, "sql": "select 1"})
+    found = read(tmp_path, [an_export(query, name="one"), an_export(a_task("a"), name="two")])
+    assert [any(each.keeps_offline for each in one.findings) for one in found] == [True, False]
+
+
+def test_a_sub_process_follows_the_id_that_a_definition_of_the_file_has(tmp_path: Path) -> None:
+    """An export of 1.3 names sub processes by id alone."""
+    child = {**an_export(a_task("a"), name="child"), "processDefinitionId": 42}
+    parent = an_export(a_child("run it", processDefinitionId=42), name="parent")
+    found = read(tmp_path, [parent, child])
+    assert node(found[0], "run it")["params"] == {"processDefinitionName": "child"}
 
 
 def test_a_person_gives_the_name_of_a_foreign_id(tmp_path: Path) -> None:
@@ -154,10 +171,10 @@ def test_every_foreign_id_without_a_name_is_reported_at_once(tmp_path: Path) -> 
         a_task("r", params={"rawScript": "true", "resourceList": [{"id": 5}]}),
         a_task("f", type="FLINK"),
     )
-    keys = {
-        (row["node"], row["key"]) for row in (each.row() for each in mistakes(tmp_path, export))
-    }
+    (found,) = read(tmp_path, export)
+    keys = {(each.node, each.key) for each in found.findings if each.keeps_offline}
     assert keys == {
+        ("f", "type"),
         ("c", "params.processDefinitionId"),
         ("d", "dependence.dependTaskList[0].dependItemList[0].definitionId"),
         ("q", "params.datasource"),

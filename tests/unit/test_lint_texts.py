@@ -93,6 +93,10 @@ def test_a_system_parameter_is_known_by_its_whole_name() -> None:
         ("yyyyMMDD", "the day of the year"),
         ("add_month(yyyyMM,-1)", "is no date and stays as it is written"),
         ("yyyyMMdd-1d", "is no date and stays as it is written"),
+        ("yyyyMMdd - 1", "prints the sign and the number, and no day is counted"),
+        ("yyyy-MM-dd HH:mm:ss + 1/24", "prints the sign and the number, and no day is counted"),
+        ("yyyyMMdd- 1", "prints the sign and the number, and no day is counted"),
+        ("yyyyMMdd -1", "prints a blank at its end"),
         ("month_begin(yyyyMMdd)", "is no date and stays as it is written"),
         ("yyyy-MM-ddTHH:mm", "is no date and stays as it is written"),
     ],
@@ -115,3 +119,17 @@ def test_a_wrong_date_is_a_warning(form: str, problem: str) -> None:
 )
 def test_a_right_date_and_what_is_none_are_no_finding(form: str) -> None:
     assert warned(script(f"say $[{form}]", localParams=[{"prop": "n"}, {"prop": "form"}])) == []
+
+
+@pytest.mark.parametrize("kind", ["SQL", "SPARK_SQL"])
+def test_a_name_for_a_table_without_a_parameter_fails_the_task(kind: str) -> None:
+    key = "sql" if kind == "SQL" else "rawScript"
+    task = a_task("a", type=kind, params={key: "select * from !{t}", "datasource": 1})
+    (warning,) = warned(task)
+    assert f"params.{key}: !{{t}} is declared nowhere: the task fails" in warning
+    assert warned(task, globalParams=[{"prop": "t"}]) == []
+
+
+def test_an_sql_task_fails_by_a_value_that_is_declared_nowhere() -> None:
+    (warning,) = warned(a_task("a", type="SQL", params={"sql": "select ${x}"}))
+    assert "params.sql: ${x} is declared nowhere: the task fails" in warning
