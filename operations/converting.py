@@ -1,7 +1,8 @@
 """Converts files of pydolphinscheduler into definition files in YAML, without a cluster.
 
-A file runs as what it is, a program, in a process of its own, with a gateway that takes notes in
-the place of DolphinScheduler's. It finds that by its environment, and a token that nobody else has.
+A Python file runs as a program in a separate process, and a YAML file is read there by the
+package's own reader. Both submit to a gateway that records, in the place of DolphinScheduler's. The
+process finds the gateway by its environment, with a random token.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
+from common.model.task_type import DIGESTS
 from common.ports import LOOPBACK
 from common.py4j.responder import EntryPoint, Responder
 from common.strict_yaml import yaml_text
@@ -42,6 +44,10 @@ _LAST_LINES: Final = 12
 _LONGEST_TEXT: Final = 4_000
 _NO_PACKAGE: Final = (
     "import importlib.util as i, sys; sys.exit(0 if i.find_spec('pydolphinscheduler') else 3)"
+)
+_OF_YAML: Final = (
+    "import sys; from pydolphinscheduler.core.yaml_workflow import create_workflow;"
+    " create_workflow(sys.argv[1])"
 )
 _FOREIGN_KEYS: Final = ("code", "tenantId")
 
@@ -72,11 +78,12 @@ class Conversion:
     runs: tuple[str, ...]
 
 
-def convert(file: Path, *, python: str, within: timedelta, resources: Path) -> Conversion:
+def convert(file: Path, *, python: str, within: timedelta, resources: Path, to: Path) -> Conversion:
     """Run a file by the interpreter `python` and return what it submits.
 
     `NotAllowedError` if it fails, takes longer, or submits nothing. `resources` is the folder in
-    which tasks find the files that they name.
+    which tasks find the files that they name. `to` is the folder of the definitions: paths of files
+    on this computer are relative to it, so that the folder can be moved.
     """
     if not file.is_file():
         raise NotFoundError(f"there is no file {str(file)!r:.300}")
@@ -112,7 +119,7 @@ def convert(file: Path, *, python: str, within: timedelta, resources: Path) -> C
             " workflow"
         )
     return Conversion(
-        converted=tuple(_converted(found, gateway, resources)),
+        converted=tuple(_converted(found, gateway, resources, to)),
         resources=gateway.resources,
         runs=tuple(dict.fromkeys(gateway.runs)),
     )
@@ -163,8 +170,9 @@ def _interpreter(python: str) -> str:
 
 
 def _run(file: Path, python: str, environment: Mapping[str, str], within: timedelta) -> None:
+    is_yaml = file.suffix.lower() in (".yaml", ".yml")
     process = subprocess.Popen(
-        [python, str(file.absolute())],
+        [python, *(("-c", _OF_YAML) if is_yaml else ()), str(file.absolute())],
         env=environment,
         cwd=file.absolute().parent,
         stdin=subprocess.DEVNULL,
@@ -189,7 +197,7 @@ def _run(file: Path, python: str, environment: Mapping[str, str], within: timede
 
 
 def _converted(
-    found: list[Recorded], gateway: RecordedGateway, resources: Path
+    found: list[Recorded], gateway: RecordedGateway, resources: Path, to: Path
 ) -> Iterator[Converted]:
     try:
         documents = read_definition_files(
@@ -208,14 +216,14 @@ def _converted(
         yield Converted(
             definition=document.name,
             name=_file_name(document.name, taken),
-            text=yaml_text(_file(each, document)),
+            text=yaml_text(_file(each, document, to)),
             tasks=document.task_count,
             findings=tuple(_reported(document.findings, gateway.resources)),
             notes=each.notes,
         )
 
 
-def _file(recorded: Recorded, document: DefinitionDocument) -> dict[str, Any]:
+def _file(recorded: Recorded, document: DefinitionDocument, to: Path) -> dict[str, Any]:
     """Return a definition in Orcaflow's own form, without the codes of the notes."""
     inner = {
         key: value
@@ -226,6 +234,7 @@ def _file(recorded: Recorded, document: DefinitionDocument) -> dict[str, Any]:
         {key: value for key, value in node.items() if key not in _FOREIGN_KEYS}
         for node in inner["tasks"]
     ]
+    inner["tasks"] = [_portable(node, to) for node in inner["tasks"]]
     _drop_unread(inner)
     made: dict[str, Any] = {"name": document.name}
     if document.description:
@@ -238,6 +247,30 @@ def _file(recorded: Recorded, document: DefinitionDocument) -> dict[str, Any]:
     if recorded.schedule is not None:
         made["schedules"] = [recorded.schedule]
     return made | {"processDefinitionJson": inner}
+
+
+def _portable(node: Mapping[str, Any], to: Path) -> dict[str, Any]:
+    """Return a node with relative paths of the files that were found on this computer.
+
+    Their digests are left out: an import finds the files again.
+    """
+    params = node.get("params")
+    digests = params.get(DIGESTS.name) if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(digests, dict):
+        return dict(node)
+
+    def relative(value: Any) -> Any:
+        if isinstance(value, str):
+            is_found = value in digests and value.startswith("/")
+            return os.path.relpath(value, to.absolute()) if is_found else value
+        if isinstance(value, list):
+            return [relative(each) for each in value]
+        if isinstance(value, dict):
+            return {key: relative(each) for key, each in value.items()}
+        return value
+
+    own = {key: relative(each) for key, each in params.items() if key != DIGESTS.name}
+    return {**node, "params": own}
 
 
 def _drop_unread(inner: Mapping[str, Any]) -> None:

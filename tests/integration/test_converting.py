@@ -91,12 +91,23 @@ submit("parent", tasks, json.dumps(schedule))
 entry.execWorkflowInstance("user", "project-pydolphin", "parent", "", "default", "NONE", 0, 1)
 """
 
+READER = """
+def create_workflow(yaml_file):
+    with open(yaml_file) as file:
+        name = file.read().strip().removeprefix("workflow: ")
+    files = [{"resourceName": "lib.sh"}]
+    submit(name, [task(name, "a", resourceList=files)])
+"""
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "packages" / "pydolphinscheduler"
     folder.mkdir(parents=True)
+    (folder / "core").mkdir(parents=True)
     (folder / "__init__.py").touch()
+    (folder / "core" / "__init__.py").touch()
+    (folder / "core" / "yaml_workflow.py").write_text(PROGRAM + READER, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
 
 
@@ -151,6 +162,25 @@ def test_what_a_file_submits_is_written_linted_and_imported(cli: Cli, tmp_path: 
     assert code == 4
     assert "child.yaml is there with another content" in err
     assert cli(*convert, "--to", str(to), "--replace")[0] == 0
+
+
+@pytest.mark.usefixtures("package")
+def test_a_yaml_file_is_read_and_names_files_relative_to_the_folder_of_the_result(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib.sh").write_text("true")
+    file = tmp_path / "flow.yaml"
+    file.write_text("workflow: nightly")
+    to = tmp_path / "made"
+    convert = ("definition", "convert", str(file), "--python", sys.executable, "--to", str(to))
+    code, out, err = cli(*convert)
+    assert (code, err) == (0, ""), out
+    text = (to / "nightly.yaml").read_text(encoding="utf-8")
+    assert "- res: ../lib.sh\n" in text
+    assert str(tmp_path) not in text
+    assert "digests" not in text
+    assert cli("definition", "lint", str(to / "nightly.yaml"))[0] == 0
 
 
 @pytest.mark.usefixtures("package")
