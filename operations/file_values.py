@@ -1,6 +1,6 @@
 """Reads the single values that a file gives beside the JSON of a definition.
 
-Pure. A value that can't be taken adds a text to a list of mistakes, and the default is returned.
+A value that can't be taken adds a text to a list of mistakes, and the default is returned.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ MAX_NAME_LENGTH = 200
 
 
 def fault_of_name(name: object) -> str | None:
+    """Return what is wrong with the name of a definition, or None."""
     if name is None:
         return "is missing; write it into the file, or give it with --name"
     if not isinstance(name, str):
@@ -35,6 +36,7 @@ def number_in(
     default: int,
     lowest: int,
 ) -> int:
+    """Return a whole number, or the default if it is missing or wrong."""
     value = entry.get(key)
     if value is None or value == "":
         return default
@@ -63,4 +65,5 @@ def word_in(
 
 
 def first_in(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    """Return the value of the first key that has one, or None."""
     return next((entry[key] for key in keys if entry.get(key) is not None), None)

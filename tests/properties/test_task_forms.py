@@ -16,9 +16,7 @@ from common.errors import InvalidDefinitionError
 from common.params import with_some_date
 from common.task_types import known_task_types
 from operations.definition_files import read_definition_files
-from tests.unit.preparing import prepared
-from tests.unit.test_task_type_specs import GOOD, PLACES, RULES, SOURCE, VALUES
-from worker.launching.base import TaskParameterError
+from tests.unit.task_forms import GOOD, PLACES, RULES, VALUES, launched
 
 VALUE = "v1"
 # The parameters are those of the test, and an import replaces names of data sources by ids.
@@ -76,15 +74,6 @@ def is_accepted(folder: Path, name: str, params: dict[str, Any]) -> bool:
     return not any("the task fails" in each.problem for each in found.findings)
 
 
-def refusal(home: Path, name: str, params: dict[str, Any]) -> str:
-    (home / "tasks/logs/1/2").mkdir(parents=True)
-    try:
-        prepared(home, name, params, datasource=SOURCE, datasources=(SOURCE,))
-    except TaskParameterError as error:
-        return str(error)
-    return ""
-
-
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_what_lint_accepts_is_not_refused_by_the_launcher(tmp_path: Path, name: str) -> None:
     @settings(
@@ -105,7 +94,7 @@ def test_what_lint_accepts_is_not_refused_by_the_launcher(tmp_path: Path, name: 
         if not (is_accepted(tmp_path, name, params) and is_accepted(tmp_path, name, written)):
             return
         home = Path(tempfile.mkdtemp(dir=tmp_path))
-        refused = refusal(home, name, params)
+        refused = launched(home, name, params)
         shutil.rmtree(home)
         assert not refused or any(place in refused for place in PLACES), refused
 

@@ -14,65 +14,12 @@ import pytest
 from common.errors import InvalidDefinitionError
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.task_type import Shape
-from common.store.worker.ports import DataSource
 from common.task_types import find_task_types, known_task_types
 from operations.definition_files import DefinitionDocument, read_definition_files
-from tests.unit.preparing import prepared
 from tests.unit.stream_specs import SMALL
-from worker.launching.base import TaskParameterError
+from tests.unit.task_forms import GOOD, PLACES, RULES, VALUES, launched
 
 ROOT = Path(__file__).parents[2]
-SOURCE = DataSource(
-    id=1, name="dw", type=1, connection_params='{"url": "postgresql://u:p@h:5432/d"}'
-)
-RULES = [{"type": "row_count", "min": 1}]
-
-# The built-in types, each with the params of a task that can be launched.
-GOOD: dict[str, dict[str, Any]] = {
-    "SHELL": {"rawScript": "true"},
-    "PYTHON": {"rawScript": "1"},
-    "PYSPARK": {"rawScript": "1"},
-    "SPARK_SQL": {"rawScript": "select 1"},
-    "DATA_QUALITY": {"table": "t", "rules": RULES},
-    "SPARK": {
-        "mainJar": "hdfs://h/j.jar",
-        "programType": "JAVA",
-        "mainClass": "M",
-        "deployMode": "local",
-    },
-    "SQL": {"datasource": 1, "sql": "select 1"},
-    "PROCEDURE": {"datasource": 1, "method": "f"},
-    "HTTP": {"url": "http://localhost/"},
-    "STREAM": {"supervisor": "flights"},
-    "COMPACT": {"dataset": "flights", "interval": "2026-11-20/P1D"},
-    "TOPOLOGY": {"topology": "words"},
-}
-VALUES: tuple[Any, ...] = (
-    *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),
-    *("local:/x/a.jar", "file:/x/a.py", "file://h/a.py", "hdfs:/a.py", "/x/*.py"),
-    *("${x}", "$[yyyyMMdd]", "GET", "post", "client", "CLUSTER", "local", "python", "0", "QUERY"),
-    *(0, 1, -1, 7, 1.5, True, False, None, [], {}, ["a"], [1], [None], [""], {"a": "b"}),
-    *({"a": 1}, {"a": True}, {"a": []}, {"res": "x"}, {"id": 3}, [{"res": "x"}], [{"id": 3}], [[]]),
-)
-# Found on the worker, by its settings or beside the attempt.
-PLACES = (
-    *(
-        "there is no file",
-        "no file on this worker matches",
-        "is a directory",
-        "no Spark profile",
-        "may not lead out",
-        "can't be had",
-    ),
-    *("another file has the name", "no name of a namespace", "is not for the master"),
-    *(
-        "must be the id of a data source; `orcaflow",
-        "the project has no data source",
-        "run elsewhere",
-    ),
-    *("could be neither followed nor stopped", "is not among those of", "stands inside"),
-    *("which is not on this worker", "there is no program"),
-)
 
 
 def test_every_type_that_a_definition_may_name_is_there() -> None:
@@ -82,16 +29,6 @@ def test_every_type_that_a_definition_may_name_is_there() -> None:
     assert all(types[name].name == name for name in types)
     assert all(types[name].problem == "" for name in types)
     assert all(hasattr(types.maker(name)(), "launch") for name in types.built_in)
-
-
-def launched(home: Path, name: str, params: dict[str, Any]) -> str:
-    """The message with which the launcher refuses a task; "" if it accepts it."""
-    (home / "tasks/logs/1/2").mkdir(parents=True)
-    try:
-        prepared(home, name, params, datasource=SOURCE, datasources=(SOURCE,))
-    except TaskParameterError as error:
-        return str(error)
-    return ""
 
 
 CASES = [

@@ -237,10 +237,7 @@ def lint(
     )
 )
 def convert(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A .py or .yaml of pydolphinscheduler."),
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of pydolphinscheduler.")],
     *,
     to: Annotated[
         Path, typer.Option("--to", metavar="DIR", help="The folder of the YAML files.")
@@ -259,12 +256,10 @@ def convert(
 ) -> None:
     """Write what a file of pydolphinscheduler submits as definition files in YAML.
 
-    A Python file runs as a program with your rights, and submits to a gateway that takes notes; a
-    YAML file is read by the package's own reader. No cluster is asked or changed. Paths of files
-    on this computer are written relative to the folder of the YAML. Data sources and other
-    definitions are named as the file names them, and have to be there when the YAML is imported.
-    Files of the resource centre that it creates are written beside the YAML. What can't run here is
-    listed; the exit code is 1 then, and the YAML has to be corrected.
+    A Python file runs as a program with your rights and submits to a recording gateway; the package
+    reads a YAML file. No cluster is called. Paths of files are relative to --to. Data sources and
+    other definitions keep their names and must exist at the import. What can't run here is listed,
+    with exit code 1.
 
     Fields: definitions (definition, file, tasks, whole, unmapped, warnings, notes), resources
     (their paths), runs (names of definitions that the file runs, which is not done).
@@ -277,9 +272,8 @@ def convert(
     from operations.times import read_seconds
 
     within = timedelta(seconds=read_seconds(timeout, field="timeout"))
-    found = converting.convert(
-        file, python=python, within=within, resources=home() / "resources", to=to
-    )
+    resources = home() / "resources"
+    found = converting.convert(file, python=python, within=within, resources=resources, to=to)
     files = converting.save(found, to, replace=replace)
     if form is Format.JSON:
         print_json(conversion_document(found, files))
