@@ -472,6 +472,18 @@ def _name(spec: SupervisorSpec, **of_group: Any) -> str:
     return base_sequence_name(spec, work_of(spec), **group)
 
 
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (SMALL, "index_kafka_flights_11db426b0cbe875"),
+        (FULL, "index_kafka_flights_d347010cf2f8bbe"),
+    ],
+)
+def test_running_tasks_of_former_versions_keep_their_sequences(document: Any, name: str) -> None:
+    # Names that earlier versions gave: another name would stop these tasks at an upgrade.
+    assert _name(_spec(document)) == name
+
+
 def test_a_sequence_name_is_the_dataset_with_fifteen_digits() -> None:
     prefix, _, digits = _name(_spec(SMALL)).rpartition("_")
     assert prefix == "index_kafka_flights"

@@ -62,7 +62,7 @@ def read_timestamp(fields: Fields) -> TimestampSpec:
             fields.wrong("format", f"{shown(format_)} can't be used: {error}")
     missing = fields.moment("missingValue")
     fields.close()
-    return TimestampSpec(column=column, format=format_, reader=reader, missing_value=missing)
+    return TimestampSpec(column=column, format=format_, pattern=reader, missing_value=missing)
 
 
 def _text(fields: Fields, type_: str) -> TextFormat:

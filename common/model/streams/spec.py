@@ -170,11 +170,14 @@ class TuningConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampSpec:
-    """The column with a row's time. `reader` is for formats that are patterns."""
+    """The column with a row's time. `pattern` is for formats that are patterns.
+
+    The names of the fields are part of the digest of running tasks (`work_of`).
+    """
 
     column: str = "timestamp"
     format: str = "auto"
-    reader: TimeReader | None = None
+    pattern: TimeReader | None = None
     missing_value: datetime | None = None
 
 

@@ -31,8 +31,8 @@ def micros_of(written: Column, spec: TimestampSpec) -> Column:
 
     `missing_value` is not for texts that are no times, but for rows without one.
     """
-    if spec.reader is not None:
-        found = joda.micros_read(written, spec.reader, trimmed=True)
+    if spec.pattern is not None:
+        found = joda.micros_read(written, spec.pattern, trimmed=True)
     else:
         found = _named(written, spec.format)
     if spec.missing_value is None:
