@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, assert_never
@@ -41,7 +42,8 @@ from master.supervisors.alarms import Alarms, watched
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import Decision, EndSupervisor, Remember, ScheduleRun
 from master.supervisors.draft import Draft
-from master.supervisors.health import State
+from master.supervisors.failing import RECOVERED, Failing, after_error
+from master.supervisors.health import Health, State
 from master.supervisors.notices import (
     Checkpoint,
     GracefulShutdown,
@@ -136,6 +138,8 @@ class SupervisorLoop:
         self._node: Node | None = None
         self._kept: dict[str, _Kept] = {}
         self._given_up: list[Lease] = []
+        self._failing: dict[str, Failing] = {}
+        """Supervisors with failed steps, also while they are parked or released."""
         self._next_claim = clock.monotonic()
 
     @property
@@ -157,6 +161,7 @@ class SupervisorLoop:
             for name in tuple(self._kept):
                 self._forget(name)
             self._given_up.clear()
+            self._failing.clear()
             self._node = node
         if node is None:
             return self._config.interval
@@ -228,13 +233,50 @@ class SupervisorLoop:
         except OutdatedStepError as error:
             log.info(str(error), extra={"supervisor": kept.lease.supervisor})
             kept.notices.put(Run())
+            self._note_failure(node, kept, error, now)
+        except ServiceUnreachableError:
+            self._give_up(kept)
+            raise
+        except Exception as error:
+            # The others must not suffer for one. This one is kept from all masters for a while.
+            log.exception("supervisor failed", extra={"supervisor": kept.lease.supervisor})
+            kept.parked_until = now + self._config.parked
+            self._note_failure(node, kept, error, now)
+
+    def _note_failure(self, node: Node, kept: _Kept, error: Exception, now: datetime) -> None:
+        """Count a failed step; write the state and an alert once several have failed in a row."""
+        name = kept.lease.supervisor
+        failing = after_error(
+            self._failing.get(name),
+            error,
+            master=node.address,
+            now=now,
+        )
+        self._failing[name] = failing
+        if not failing.is_due:
+            return
+        kept.memory = replace(kept.memory, health=failing.health)
+        wants_alert = kept.spec is None or kept.spec.io.alerts.unhealthy
+        is_news = wants_alert and not failing.is_known
+        step = SupervisorStep(
+            version=kept.version,
+            stream="",
+            changes=(TellPeople(text=failing.alert),) if is_news else (),
+            standing=_standing_of(failing.health, status=None),
+        )
+        try:
+            self._store.apply(node, kept.lease, step, now=now)
+        except LeaseLostError:
+            self._forget(name)
         except ServiceUnreachableError:
             self._give_up(kept)
             raise
         except Exception:
-            # The others must not suffer for one. This one is kept from all masters for a while.
-            log.exception("supervisor failed", extra={"supervisor": kept.lease.supervisor})
-            kept.parked_until = now + self._config.parked
+            log.exception(
+                "state of a failing supervisor was not written", extra={"supervisor": name}
+            )
+        else:
+            self._failing[name] = replace(failing, is_known=failing.is_known or is_news)
 
     def _handle(self, node: Node, kept: _Kept) -> bool:
         """Handle one notice; False if there is none, or the stream has not answered yet."""
@@ -280,10 +322,12 @@ class SupervisorLoop:
             return True
         notice = self._notice(kept, rows, request)
         if isinstance(notice, Run):
-            self._ask_checkpoints(kept, rows)
             self._scale(kept, view, now)
         decisions = decide(view, notice, now=now)
         self._carry_out(node, kept, rows, view, decisions, request=request, now=now)
+        if isinstance(notice, Run):
+            # Afterwards, since the run may have ended the conversation that a request waits for.
+            self._ask_checkpoints(kept, rows)
         return True
 
     def _understands(self, node: Node, kept: _Kept, rows: SupervisorRows) -> bool:
@@ -332,6 +376,10 @@ class SupervisorLoop:
         for task in rows.tasks:
             full = task.report.full
             if full is None or task.succeeded is not None:
+                continue
+            group = kept.memory.reading.get(task.assignment.group_id)
+            if group is not None and group.agrees:
+                # The notice would have no effect now. A later run sends it.
                 continue
             key = (task.assignment.name, task.report.obeyed, str(sorted(full.items())))
             asked.add(key)
@@ -382,19 +430,23 @@ class SupervisorLoop:
             (each.memory for each in decisions if isinstance(each, Remember)), kept.memory
         )
         ends = any(isinstance(each, EndSupervisor) for each in decisions)
-        standing = _standing(view, memory, now) if memory != kept.memory else None
+        standing = None
+        if memory != kept.memory:
+            status = status_of(view, memory, now=now)
+            standing = _standing_of(memory.health, status=status)
+            kept.lag = status["aggregateLag"]
         if isinstance(view.stream, StreamFailure):
             kept.lag = None
-        elif standing is not None:
-            kept.lag = standing.status["aggregateLag"]
         lag = None if view.spec.suspended else kept.lag
         alarms = watched(kept.alarms, view.spec.io.alerts, memory.health, lag, now=now)
+        failing = self._failing.get(kept.lease.supervisor)
+        has_recovered = failing is not None and failing.is_known and not failing.is_forgotten(now)
         step = SupervisorStep(
             version=rows.version,
             stream=view.spec.io.topic,
             changes=(
                 *changes_of(decisions, view, rows),
-                *(TellPeople(text=text) for text in alarms.texts),
+                *(TellPeople(text=text) for text in (*[RECOVERED] * has_recovered, *alarms.texts)),
             ),
             requests=() if request is None else (request.id,),
             closed=closed_tasks(rows, memory),
@@ -403,6 +455,7 @@ class SupervisorLoop:
         )
         if step.changes or step.requests or step.closed or step.standing or ends:
             self._store.apply(node, kept.lease, step, now=now)
+        self._failing.pop(kept.lease.supervisor, None)
         count_step(kept.memory, memory, decisions, rows, step)
         kept.memory, kept.alarms = memory, alarms
         moments = [each.at for each in decisions if isinstance(each, ScheduleRun)]
@@ -428,14 +481,13 @@ def notice_of(request: Request) -> Notice:
             assert_never(request.kind)
 
 
-def _standing(view: SupervisorView, memory: Memory, now: datetime) -> Standing:
-    state: State = memory.health.state
+def _standing_of(health: Health, *, status: Mapping[str, Any] | None) -> Standing:
     return Standing(
-        state=state.basic.value,
-        detailed_state=state.value,
-        healthy=state.is_healthy,
-        recent_errors=errors_of(memory.health),
-        status=status_of(view, memory, now=now),
+        state=health.state.basic.value,
+        detailed_state=health.state.value,
+        healthy=health.state.is_healthy,
+        recent_errors=errors_of(health),
+        status=status,
     )
 
 

@@ -2,7 +2,8 @@
 
 Pure. All tasks are asked to pause; once all have, or the silent ones are killed, the greatest
 offsets that any has reached are the ends, and all are told. A task that was slower reads on to
-them. Whoever does not take note of its ends in time is killed too.
+them. A task that does not take note of its ends in time is killed too. The same applies to a task
+that stays paused after the order to resume.
 """
 
 from __future__ import annotations
@@ -51,8 +52,25 @@ def go_on(draft: Draft, group: TaskGroup) -> TaskGroup:
             return _pausing(draft, group, talk)
         case Question.ENDS:
             return _noting(draft, group, talk)
+        case Question.RESUME:
+            return _resuming(draft, group, talk)
         case _:
             assert_never(talk.question)
+
+
+def resume(draft: Draft, group: TaskGroup, names: Sequence[str]) -> TaskGroup:
+    """Order paused tasks to resume, and return the group that waits for them."""
+    group = replace(group, requests=group.requests + 1)
+    draft.decide(ResumeTasks(tasks=tuple(names), request=group.requests))
+    return await_resumed(draft, group)
+
+
+def await_resumed(draft: Draft, group: TaskGroup) -> TaskGroup:
+    """Return a group that waits for paused tasks which have their orders already."""
+    talk = Conversation(
+        question=Question.RESUME, request=group.requests, since=draft.now, finish=False
+    )
+    return replace(group, conversation=talk)
 
 
 def to_publishing(draft: Draft, group: TaskGroup, ends: Offsets) -> TaskGroup:
@@ -70,9 +88,9 @@ def _pausing(draft: Draft, group: TaskGroup, talk: Conversation) -> TaskGroup:
     ahead = next((task for task in tasks if task.publishes and task.ends is not None), None)
     if ahead is not None and ahead.ends is not None:
         slower = tuple(task.name for task in tasks if not task.publishes)
-        group = replace(group, conversation=None, requests=group.requests + 1)
+        group = replace(group, conversation=None)
         if slower:
-            draft.decide(ResumeTasks(tasks=slower, request=group.requests))
+            group = resume(draft, group, slower)
         return to_publishing(draft, group, ahead.ends)
     silent = [
         task.name
@@ -101,13 +119,11 @@ def _set_ends(
         for partition, start in starts.items()
     }
     names = tuple(task.name for task in answered)
-    request = group.requests + 1
     if ends == starts and not finish:
         # Nothing was read since the last checkpoint: an empty sequence would be of no use.
-        draft.decide(ResumeTasks(tasks=names, request=request))
-        group = replace(group, requests=request, conversation=None)
-        draft.reading[group.group_id] = group
+        group = draft.reading[group.group_id] = resume(draft, group, names)
         return group
+    request = group.requests + 1
     draft.decide(SetEnds(tasks=names, request=request, sequence=sequence, ends=ends, finish=finish))
     group = replace(
         group,
@@ -129,3 +145,18 @@ def _noting(draft: Draft, group: TaskGroup, talk: Conversation) -> TaskGroup:
         return group
     draft.kill(silent, "the task did not take note of its ends in time")
     return replace(draft.without(group, silent), conversation=None)
+
+
+def _resuming(draft: Draft, group: TaskGroup, talk: Conversation) -> TaskGroup:
+    if talk.since == draft.now:
+        # The view is older than the orders of this step.
+        return group
+    stuck = [
+        task.name
+        for task in draft.tasks_of(group)
+        if task.status is TaskStatus.PAUSED and task.request_seen < task.request
+    ]
+    if stuck and draft.now < talk.since + ANSWER_LIMIT:
+        return group
+    draft.kill(stuck, "the task did not resume in time")
+    return replace(draft.without(group, stuck), conversation=None)

@@ -2,8 +2,8 @@
 
 Pure. A group starts where the last one ended, else at the stored offsets, else where the stream is
 asked to begin; that answer is stored at once, so that it is asked only once. An offset that the
-stream no longer has is never passed over silently. The tasks of a new group are the standbys that
-wait for it, as far as there are any.
+stream no longer has is never passed over silently, neither for a new group nor for the replacement
+of a task. The tasks of a new group are the standbys that wait for it, as far as there are any.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from master.supervisors.decisions import (
     ScheduleRun,
     StartTask,
 )
-from master.supervisors.discovery import verify_checkpoints
+from master.supervisors.discovery import NOT_READING, verify_checkpoints
 from master.supervisors.draft import Draft
 from master.supervisors.view import StreamSnapshot, TaskGroup
 
@@ -44,16 +44,54 @@ def create_tasks(draft: Draft) -> None:
     for group_id in sorted(draft.reading):
         if len(draft.reading[group_id].tasks) < replicas:
             verify_checkpoints(draft, draft.reading[group_id])
+            if group_id in draft.reading:
+                _check_start(draft, draft.reading[group_id])
     _create_groups(draft)
     has_started = False
     for group_id in sorted(draft.reading):
         group = draft.reading[group_id]
         missing = replicas - len(group.tasks)
-        if missing > 0 and group.conversation is None:
+        if missing > 0 and not group.agrees and _expired(draft, group) is None:
             draft.reading[group_id] = _start(draft, group, missing)
             has_started = True
     if has_started:
         draft.decide(ScheduleRun(at=draft.now + _LOOK_AGAIN))
+
+
+def _check_start(draft: Draft, group: TaskGroup) -> None:
+    """Drop or hand over a group that has to be read from an expired offset.
+
+    Every task that is started there fails. Tasks that read already continue.
+    """
+    expired = _expired(draft, group)
+    if expired is None or group.agrees:
+        return
+    if all(task.status in NOT_READING for task in draft.tasks_of(group)):
+        draft.drop(group, f"{expired} has expired before a task of the group read it")
+    elif group.group_id not in draft.requested:
+        draft.requested.add(group.group_id)
+        draft.alert(
+            EventKind.WARNING,
+            f"a task of {group.base_sequence} can't be replaced, since {expired} has expired; the"
+            " group is handed over now",
+        )
+        draft.decide(ScheduleRun(at=draft.now))
+
+
+def _expired(draft: Draft, group: TaskGroup) -> str | None:
+    """Name the offset from which a new task of a group would read, if the stream has lost it."""
+    stream = draft.view.stream
+    if not isinstance(stream, StreamSnapshot):
+        return None
+    starts = group.checkpoints[min(group.checkpoints)]
+    return next(
+        (
+            f"offset {starts[each]} of partition {each} of {draft.spec.io.topic!r}"
+            for each in sorted(starts)
+            if starts[each] < stream.earliest.get(each, starts[each])
+        ),
+        None,
+    )
 
 
 def is_published(draft: Draft) -> bool:
@@ -99,10 +137,10 @@ def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
             offset = draft.view.stored.get(partition)
             if offset is None:
                 offset = found.asked[partition] = _first(draft, stream, partition)
-            earliest = stream.earliest.get(partition, offset)
-            if offset < earliest:
-                _lost(draft, partition, offset, earliest)
-                return None
+        earliest = stream.earliest.get(partition, offset)
+        if offset < earliest:
+            _lost(draft, partition, offset, earliest)
+            return None
         if draft.bounds is None:
             found.offsets[partition] = offset
         elif not _within(draft, draft.bounds, partition, offset):
@@ -136,6 +174,12 @@ def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
         f"offset {offset} of partition {partition} of {draft.spec.io.topic!r} has expired; the"
         f" stream begins at {earliest}"
     )
+    if draft.view.stored.get(partition, offset) != offset:
+        # An earlier group is still publishing the records up to this offset.
+        draft.fail(
+            f"{what}. The supervisor checks this again after the earlier records are published"
+        )
+        return
     resets = draft.spec.tuning.reset_offset_automatically and draft.bounds is None
     if resets and not draft.has_reset:
         # One partition a run, so that a mistake has time to be seen.

@@ -152,7 +152,7 @@ def _checkpoint(draft: Draft, notice: Checkpoint) -> None:
             return
         draft.fail(f"a checkpoint was asked for the unknown task group {notice.base_sequence}")
         return
-    if group.conversation is not None:
+    if group.agrees:
         return
     number, newest = group.newest_checkpoint
     known = [each for each in group.checkpoints if group.checkpoints[each] == notice.previous]
@@ -160,8 +160,14 @@ def _checkpoint(draft: Draft, notice: Checkpoint) -> None:
         draft.fail(
             f"a checkpoint of {notice.base_sequence} was asked after one that the group never had"
         )
-    elif number in known and newest == notice.previous:
+    elif newest == notice.previous:
         conversations.begin(draft, group, finish=False)
+    elif max(known) < number - 1:
+        # A replica that is one behind requests the checkpoint that the group has just made.
+        draft.fail(
+            f"a task of {notice.base_sequence} requested the checkpoint after {max(known)}, but"
+            f" the group has made {number}: the task missed the ends of a sequence"
+        )
 
 
 def _hand_over(draft: Draft, notice: HandOver) -> None:
@@ -183,7 +189,7 @@ def _scale(draft: Draft, task_count: int) -> None:
         or task_count == draft.spec.io.task_count
         or task_count < 1
         or bool(draft.publishing)
-        or any(group.conversation is not None for group in draft.reading.values())
+        or any(group.agrees for group in draft.reading.values())
     )
     if refused or (rule and last is not None and draft.now < last + rule.cool_down):
         return

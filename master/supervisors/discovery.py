@@ -11,11 +11,11 @@ from dataclasses import replace
 from common.model.streams.sequences import base_sequence_name
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import TaskStatus
-from master.supervisors.decisions import ResumeTasks
+from master.supervisors import conversations
 from master.supervisors.draft import ANSWER_LIMIT, Draft
 from master.supervisors.view import StreamFailure, StreamTask, TaskGroup
 
-_NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING, TaskStatus.STANDBY})
+NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING, TaskStatus.STANDBY})
 
 
 def update_partitions(draft: Draft) -> bool:
@@ -50,7 +50,7 @@ def watch_layout(draft: Draft) -> None:
     if draft.early_stop_at is None and any(
         draft.tasks_of(group) and lacks_partitions(draft, group)
         for group in draft.reading.values()
-        if group.conversation is None and group.group_id not in draft.requested
+        if not group.agrees and group.group_id not in draft.requested
     ):
         draft.early_stop_at = draft.now + draft.spec.tuning.repartition_transition
 
@@ -98,13 +98,13 @@ def verify_checkpoints(draft: Draft, group: TaskGroup) -> None:
     The first task that has a checkpoint at the stored offsets tells where the group stands; while
     an earlier group publishes, the stored offsets are behind, and the first checkpoint counts.
     """
-    if group.conversation is not None:
+    if group.agrees:
         # Replicas differ until all have taken note of their ends.
         return
     told = [
         task
         for task in draft.tasks_of(group)
-        if task.checkpoints and task.status not in _NOT_READING
+        if task.checkpoints and task.status not in NOT_READING
     ]
     told.sort(key=lambda task: (-min(task.checkpoints), task.name))
     waits = draft.waits_for_publication(group)
@@ -212,11 +212,19 @@ def _group_of(draft: Draft, task: StreamTask) -> TaskGroup:
 
 
 def _resume_all(draft: Draft) -> None:
-    """Let tasks read on that a former owner asked to pause, perhaps in its last moment."""
+    """Resume tasks that a former owner paused, perhaps in its last moment.
+
+    A task that is paused although its last order was another one is killed if it stays paused.
+    """
     for group_id in sorted(draft.reading):
         group = draft.reading[group_id]
-        paused = tuple(task.name for task in draft.tasks_of(group) if task.paused)
-        if paused and group.conversation is None:
-            request = group.requests + 1
-            draft.decide(ResumeTasks(tasks=paused, request=request))
-            draft.reading[group_id] = replace(group, requests=request)
+        if group.agrees:
+            continue
+        tasks = draft.tasks_of(group)
+        paused = tuple(task.name for task in tasks if task.paused)
+        if paused:
+            draft.reading[group_id] = conversations.resume(draft, group, paused)
+        elif any(
+            task.status is TaskStatus.PAUSED and task.request_seen < task.request for task in tasks
+        ):
+            draft.reading[group_id] = conversations.await_resumed(draft, group)

@@ -221,7 +221,7 @@ class Draft:
             moments.append(group.completion_at)
             if group.conversation is not None:
                 moments.append(group.conversation.since + ANSWER_LIMIT)
-            elif group.completion_at is None:
+            if not group.agrees and group.completion_at is None:
                 begun = begin_of(self.tasks_of(group))
                 if begun is not None:
                     moments += [begun + duration - self.standby_lead, begun + duration]

@@ -80,7 +80,7 @@ def _check_reading(draft: Draft) -> None:
             group = draft.without(group, others)
         draft.reading[group_id] = group
         ended = _self_ended(draft, group)
-        if ended is not None and group.conversation is None:
+        if ended is not None and not group.agrees:
             conversations.to_publishing(draft, group, ended)
 
 
@@ -122,7 +122,7 @@ def _prepare_hand_overs(draft: Draft) -> None:
         [
             group
             for group_id, group in draft.reading.items()
-            if group_id in wanted and group.conversation is None and not _is_unwanted(draft, group)
+            if group_id in wanted and not group.agrees and not _is_unwanted(draft, group)
         ],
     )
 
@@ -134,7 +134,7 @@ def _begin_hand_overs(draft: Draft) -> None:
     for group_id in sorted(draft.reading):
         group = draft.reading[group_id]
         is_wanted = not _is_unwanted(draft, group)
-        if group.conversation is not None or (is_wanted and group_id not in due | draft.requested):
+        if group.agrees or (is_wanted and group_id not in due | draft.requested):
             continue
         if is_wanted and standbys.are_awaited(draft, group):
             waiting.add(group_id)
@@ -147,14 +147,14 @@ def _due_by(draft: Draft, moment: datetime) -> list[TaskGroup]:
     """Return the groups whose time is over at a moment, as many as may end at once."""
     reading = list(draft.reading.values())
     room = draft.spec.io.stop_task_count or len(reading)
-    room -= sum(group.conversation is not None for group in reading)
+    room -= sum(group.agrees for group in reading)
     due = []
     for group in reading:
         begin = begin_of(draft.tasks_of(group))
         if (
             begin is not None
             and moment >= begin + draft.spec.io.task_duration
-            and group.conversation is None
+            and not group.agrees
             and group.group_id not in draft.requested
             and not _is_unwanted(draft, group)
         ):
@@ -215,19 +215,23 @@ def _give_up(
 
 
 def _is_idle(draft: Draft) -> bool:
-    """Step 8: True if nothing new has come, and all was read, for long enough."""
+    """Step 8: True if nothing new has come, and all was read, for long enough.
+
+    The time counts from the last run that found anything, since nothing has come since then.
+    """
     rule, stream = draft.spec.io.idle, draft.view.stream
-    if not rule.enabled or draft.spec.suspended or not isinstance(stream, StreamSnapshot):
+    if not rule.enabled or draft.spec.suspended:
+        draft.quiet_since = None
+        return False
+    if not isinstance(stream, StreamSnapshot):
         return False
     is_quiet = stream.latest == draft.last_latest and not any(lag_of(draft).values())
     draft.last_latest = stream.latest
-    if not is_quiet:
-        draft.quiet_since = None
+    if not is_quiet or draft.quiet_since is None:
+        draft.quiet_since = draft.now
         if draft.health.state is State.IDLE:
             draft.towards(State.RUNNING)
         return False
-    if draft.quiet_since is None:
-        draft.quiet_since = draft.now
     if draft.now - draft.quiet_since < rule.inactive_after:
         return False
     draft.towards(State.IDLE)

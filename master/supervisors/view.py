@@ -65,10 +65,11 @@ class StreamTask:
 
 
 class Question(Enum):
-    """The stage of a conversation: all are to pause, or all are to take note of their ends."""
+    """The stage of a conversation: all are to pause, to take note of their ends, or to resume."""
 
     PAUSE = "PAUSE"
     ENDS = "ENDS"
+    RESUME = "RESUME"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,11 @@ class TaskGroup:
     """The time by which it must have published; nothing while it reads."""
     prepared_at: datetime | None = None
     """The time at which standbys were started for its successor; that is done once."""
+
+    @property
+    def agrees(self) -> bool:
+        """Return True while its tasks agree on offsets; other conversations have to wait."""
+        return self.conversation is not None and self.conversation.question is not Question.RESUME
 
     @property
     def newest_checkpoint(self) -> tuple[int, Offsets]:
@@ -156,6 +162,7 @@ class Memory:
     last_run_at: datetime | None = None
     last_latest: Offsets = field(default_factory=dict)
     quiet_since: datetime | None = None
+    """The time of the last run that found records; nothing before the first run."""
     tasks_started: int = 0
     health: Health = field(default_factory=Health)
 

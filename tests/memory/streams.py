@@ -7,6 +7,7 @@ Publications into the dataset are in `tests.memory.datasets`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
@@ -221,7 +222,10 @@ class MemorySupervisorStore:
                     raise StoreConflictError(f"0 instead of 1 requests are as expected: {request}")
                 tx.delete(self._tables.requests, request)
             if step.standing is not None:
-                tx.update(self._tables.runtimes, row.id, standing=step.standing)
+                standing = step.standing
+                if standing.status is None:
+                    standing = replace(standing, status=row.standing.status)
+                tx.update(self._tables.runtimes, row.id, standing=standing)
             if step.ends and row.version == step.version:
                 tx.update(self._tables.runtimes, row.id, active=False, lease_until=None, owner=None)
 

@@ -163,10 +163,10 @@ def test_an_idle_supervisor_starts_no_tasks_until_something_comes() -> None:
     idle = {"enabled": True, "inactiveAfterMillis": 60_000}
     world = reading_world(idleConfig=idle)
     world.run()
-    world.run(after=59)
+    # The run before this one was the last that found records.
+    world.run(after=49)
     assert world.memory.health.state is State.RUNNING
     world.run(after=1)
-    world.run()
     assert world.memory.health.state is State.IDLE
     world.now += timedelta(hours=1)
     hand_over(world)
@@ -176,6 +176,21 @@ def test_an_idle_supervisor_starts_no_tasks_until_something_comes() -> None:
     world.run()
     assert world.memory.health.state is State.RUNNING
     assert len(world.made(StartTask)) == 1
+
+
+def test_the_time_of_a_suspension_does_not_make_a_supervisor_idle() -> None:
+    world = reading_world(idleConfig={"enabled": True, "inactiveAfterMillis": 60_000})
+    world.run()
+    spec = world.spec
+    world.spec = replace(spec, suspended=True)
+    hand_over(world)
+    assert all(map(world.publish, world.live))
+    world.run()
+    world.spec = spec
+    world.run(after=3600)
+    assert world.memory.health.state is State.RUNNING
+    world.run(after=60)
+    assert world.memory.health.state is State.IDLE
 
 
 def test_records_that_nobody_has_read_keep_a_supervisor_from_being_idle() -> None:

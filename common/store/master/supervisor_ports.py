@@ -174,13 +174,16 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The state of a supervisor for people; `status` is JSON, its shape the keeper's."""
+    """The state of a supervisor for people; `status` is JSON, its shape the keeper's.
+
+    A `status` of None leaves the stored one.
+    """
 
     state: str
     detailed_state: str
     healthy: bool
     recent_errors: tuple[Mapping[str, Any], ...]
-    status: Mapping[str, Any]
+    status: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,8 +309,9 @@ class _Writer:
                 "detailed_state": step.standing.detailed_state,
                 "healthy": step.standing.healthy,
                 "recent_errors": list(step.standing.recent_errors),
-                "status": dict(step.standing.status),
             }
+            if step.standing.status is not None:
+                columns["status"] = dict(step.standing.status)
         if step.ends and self._owned.version == step.version:
             # One that was submitted anew meanwhile goes on.
             columns |= {"active": False, "lease_until": None, "owner": None}

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, func, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.cluster import NodeKind
+from common.model.instances import Ownership
 from common.model.segments import Publication, StreamRange
 from common.model.states import TaskState
 from common.model.streams.spec import SupervisorSpec
@@ -66,6 +67,7 @@ class Stage:
         self.clock = VirtualClock()
         self.zookeeper = MemoryZooKeeper(clock=self.clock, session_timeout=timedelta(days=1))
         self.begun = self.clock.now()
+        self._taken: dict[int, Ownership | None] = {}
         self.name = f"ds-{uuid.uuid4().hex[:8]}"
         self.document = copy.deepcopy(SMALL)
         self.document["spec"]["dataSchema"]["dataSource"] = self.name
@@ -150,7 +152,8 @@ class Stage:
             command_id = db.scalar(
                 select(t.stream_task.c.command_id).where(t.stream_task.c.name == task.name)
             )
-        owned = take(self.made, MASTER)[command_id]
+        self._taken.update(take(self.made, MASTER))
+        owned = self._taken[command_id]
         assert owned is not None
         (attempt,) = ids = submit(self.made, owned, "read")
         assert claim(self.made, WORKER, ids) == ids

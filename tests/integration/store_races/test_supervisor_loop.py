@@ -13,7 +13,7 @@ from common.model.cluster import Node
 from common.model.segments import Published
 from common.model.states import TaskState
 from common.model.streams.requests import RequestKind
-from common.model.streams.tasks import OrderKind, Orders, TaskStatus
+from common.model.streams.tasks import OrderKind, Orders, Sequence, TaskStatus
 from common.store.master.supervisor_ports import Lease, LeaseLostError, SupervisorStep
 from common.store.master.supervisors import PostgresSupervisorStore
 from common.store.people.supervisors import (
@@ -202,6 +202,33 @@ def test_a_full_sequence_is_closed_for_all_and_read_on(here: Engine) -> None:
     stage.passes(loop)
     end = stage.orders(attempt)
     assert (end.end, end.sequence, end.finish) == (at, 0, False)
+
+
+def test_a_task_that_is_full_again_while_its_replica_still_agrees_is_not_forgotten(
+    here: Engine,
+) -> None:
+    stage = Stage(here, replicas=2)
+    loop = stage.master()
+    stage.passes(loop)
+    quick, slow = map(stage.run, stage.tasks)
+    at = {0: 30, 1: 30}
+    for attempt in (quick, slow):
+        stage.report(attempt, TaskStatus.PAUSED, at, full={0: 0, 1: 0})
+    stage.passes(loop, times=2)
+    pause = stage.orders(quick)
+    for attempt in (quick, slow):
+        stage.report(attempt, TaskStatus.PAUSED, at, obeyed=pause.version, full={0: 0, 1: 0})
+    stage.passes(loop)
+    end = stage.orders(quick)
+    assert end.command is OrderKind.END
+    both = (Sequence(id=0, start={0: 0, 1: 0}, end=at), Sequence(id=1, start=at))
+    news: dict[str, Any] = {"obeyed": end.version, "sequences": both}
+    stage.report(quick, TaskStatus.PAUSED, {0: 60, 1: 60}, full=at, **news)
+    stage.passes(loop, times=2)
+    assert stage.orders(quick) == end
+    stage.report(slow, TaskStatus.READING, at, **news)
+    stage.passes(loop, times=3)
+    assert stage.orders(quick).command is OrderKind.PAUSE
 
 
 def test_a_terminated_supervisor_ends_after_its_tasks_and_may_be_submitted_again(

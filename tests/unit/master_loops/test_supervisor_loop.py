@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from common.model.cluster import NodeKind
 from common.model.streams.spec import SupervisorSpec
 from common.runtime import metrics
+from common.store.master.supervisor_ports import Lease, OutdatedStepError, SupervisorRows
 from master.identity import Identity
 from master.loops.supervisor_loop import SupervisorConfig, SupervisorLoop
 from master.supervisors.health import State
@@ -32,6 +35,17 @@ class Streams:
 
     def forget(self, supervisor: str) -> None:
         self.forgotten.append(supervisor)
+
+
+class Broken(MemorySupervisorStore):
+    """A store that raises an error when a supervisor is loaded, while `error` is set."""
+
+    error: Exception | None = None
+
+    def load(self, lease: Lease) -> SupervisorRows | None:
+        if self.error is not None:
+            raise self.error
+        return super().load(lease)
 
 
 class Place:
@@ -58,8 +72,9 @@ class Place:
         identity = Identity(registry.membership)
         identity.become(registry.membership.join(NodeKind.MASTER, "m1:5678", ""))
         self.streams = Streams(StreamSnapshot(earliest={0: 0}, latest={0: 50}))
+        self.store = Broken(self.tables)
         self.loop = SupervisorLoop(
-            MemorySupervisorStore(self.tables),
+            self.store,
             streams=self.streams,
             identity=identity,
             clock=self.clock,
@@ -169,3 +184,44 @@ def test_people_are_told_once_of_a_version_that_nobody_can_read() -> None:
     place.passes(3)
     (text,) = place.told
     assert text.startswith("the specification of version 2 can't be read: ")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), OutdatedStepError("offsets moved")])
+def test_a_supervisor_whose_every_step_raises_is_unhealthy_and_people_are_told_once(
+    error: Exception,
+) -> None:
+    place = Place()
+    place.passes(3)
+    row = place.tables.runtime("flights")
+    assert row is not None
+    assert row.standing.healthy
+    status = row.standing.status
+    place.store.error = error
+    place.passes()
+    assert place.told == []
+    place.passes(12)
+    row = place.tables.runtime("flights")
+    assert row is not None
+    assert (row.standing.state, row.standing.healthy) == ("UNHEALTHY_SUPERVISOR", False)
+    assert type(error).__name__ in row.standing.recent_errors[-1]["message"]
+    assert row.standing.status == status
+    (text,) = place.told
+    assert "steps in a row have failed" in text
+    place.store.error = None
+    place.passes(4)
+    row = place.tables.runtime("flights")
+    assert row is not None
+    assert (row.standing.state, row.standing.healthy) == ("RUNNING", True)
+    assert place.told[1:] == ["its steps succeed again"]
+
+
+def test_an_error_that_passes_raises_no_alert() -> None:
+    place = Place()
+    place.passes(2)
+    place.store.error = ZeroDivisionError()
+    place.passes()
+    place.store.error = None
+    place.passes(5)
+    row = place.tables.runtime("flights")
+    assert row is not None
+    assert (row.standing.healthy, place.told) == (True, [])
