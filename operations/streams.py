@@ -12,7 +12,7 @@ import difflib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from common.destinations import listed
@@ -26,6 +26,7 @@ from common.masking import (
 )
 from common.model.grants import GrantKind, cure, missing
 from common.model.rights import Action
+from common.model.states import FINISHED_TASK_CODES, TaskState
 from common.model.streams.properties import ROUTE
 from common.model.streams.reading import Rules, read_spec
 from common.model.streams.requests import RequestKind
@@ -54,6 +55,7 @@ from operations.stream_definitions import (
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
+_GOOD: Final = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +179,35 @@ def list_streams(
 
 @operation
 def stream_given(session: Session, stream: str) -> StreamDetail:
-    """One supervisor with its open tasks."""
+    """One supervisor with its open tasks.
+
+    The errors include failures after the end of the supervisor: no master watches its last tasks.
+    """
     with session.engine.connect() as db:
         view = _found(db, session, stream, Action.VIEW)
-        return StreamDetail(view=view, tasks=tuple(store.open_tasks(db, view.id)))
+        tasks = tuple(store.open_tasks(db, view.id))
+    if not view.active:
+        view = replace(view, recent_errors=(*view.recent_errors, *_late_errors(tasks)))
+    return StreamDetail(view=view, tasks=tasks)
+
+
+def _late_errors(tasks: Collection[StreamTaskView]) -> Iterator[dict[str, Any]]:
+    """Return an error for each failed task, unless a replica has published the same records."""
+    published = [_range_of(task) for task in tasks if task.state in _GOOD]
+    for task in tasks:
+        has_failed = task.state in FINISHED_TASK_CODES and task.state not in _GOOD
+        if has_failed and task.ending_reason is None and _range_of(task) not in published:
+            reason = "" if task.failure is None else f": {task.failure}"
+            yield {
+                "timestamp": None if task.end_time is None else task.end_time.isoformat(),
+                "message": f"the task {task.name} has failed since the supervisor ended{reason}."
+                " Its records are not published. Submit the supervisor again to read them",
+                "streamException": False,
+            }
+
+
+def _range_of(task: StreamTaskView) -> tuple[int, Any]:
+    return task.group_id, task.assignment.get("starts")
 
 
 @operation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from sqlalchemy import Engine, func, insert, select, update
 
 from common.errors import NotFoundError
 from common.model.rights import Action, Principal
+from common.model.states import ProcessState, TaskState
 from common.store import tables as t
 from operations import streams
 from operations.errors import ForbiddenError
 from operations.session import Session, opened
-from tests.integration.cli_rows import parsed
+from tests.integration.cli_rows import an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 from tests.reference.java_consumer import HOSTILE
 from tests.unit.stream_specs import SECRET, SMALL
@@ -207,6 +209,54 @@ def test_status_and_lag_are_those_of_the_last_run(cli: Cli, db: Engine, tmp_path
     assert "no broker answers" in cli("stream", "status", "flights")[1]
     shown = parsed(cli("stream", "status", "flights", "-o", "json"))
     assert (shown["errors"], shown["tasks"]) == ([error], [])
+
+
+def a_stream_task(db: Engine, name: str, state: TaskState, **values: Any) -> None:
+    """Insert a task of the supervisor `flights` that has ended."""
+    is_good = state is TaskState.SUCCESS
+    run = an_instance(
+        db,
+        ProcessState.SUCCESS if is_good else ProcessState.FAILURE,
+        name=name,
+        command_id=zlib.crc32(name.encode()) >> 2,
+    )
+    an_attempt(db, run, state, reason=None if is_good else "no broker answers", flag=1)
+    with db.begin() as connection:
+        connection.execute(
+            insert(t.stream_task).values(
+                {
+                    "name": name,
+                    "supervisor": "flights",
+                    "version": 1,
+                    "epoch": 1,
+                    "group_id": 0,
+                    "base_sequence": "index",
+                    "assignment": {"starts": {"0": 5}},
+                    "command_id": zlib.crc32(name.encode()) >> 2,
+                }
+                | values
+            )
+        )
+
+
+def test_a_task_that_fails_after_its_supervisor_ended_is_an_error_of_the_supervisor(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    cli("stream", "submit", a_file(tmp_path))
+    a_stream_task(db, "lost", TaskState.FAILURE)
+    assert parsed(cli("stream", "status", "flights", "-o", "json"))["errors"] == []
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(active=False))
+    (error,) = parsed(cli("stream", "status", "flights", "-o", "json"))["errors"]
+    assert error["message"].startswith(
+        "the task lost has failed since the supervisor ended: no broker answers. Its records are"
+        " not published"
+    )
+    assert "the task lost has failed" in cli("stream", "status", "flights")[1]
+    # The supervisor stopped the task, or a replica published the same records: nothing is lost.
+    a_stream_task(db, "told", TaskState.KILL, ending_reason="terminated", group_id=1)
+    a_stream_task(db, "replica", TaskState.SUCCESS)
+    assert parsed(cli("stream", "status", "flights", "-o", "json"))["errors"] == []
 
 
 def test_a_supervisor_is_its_projects_and_orders_take_rights(

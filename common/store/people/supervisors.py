@@ -85,6 +85,9 @@ class StreamTaskView:
     host: str | None
     start_time: datetime | None
     create_time: datetime
+    end_time: datetime | None = None
+    failure: str | None = None
+    """The reason of an attempt that has failed."""
 
 
 _NEWEST: Final = and_(
@@ -220,6 +223,8 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
             task_instance.c.state,
             task_instance.c.host,
             task_instance.c.start_time,
+            task_instance.c.end_time,
+            task_instance.c.reason,
         )
         .where(task_instance.c.process_instance_id == process_instance.c.id)
         .where(task_instance.c.flag == 1)
@@ -236,6 +241,8 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
             newest.c.state,
             newest.c.host,
             newest.c.start_time,
+            newest.c.end_time,
+            newest.c.reason,
         )
         .select_from(
             stream_task.outerjoin(
@@ -261,6 +268,8 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
             host=row.host,
             start_time=row.start_time,
             create_time=row.create_time,
+            end_time=row.end_time,
+            failure=shown_reason(row.reason),
         )
         for row in rows
     ]
