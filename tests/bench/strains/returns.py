@@ -2,7 +2,8 @@
 
 Two masters and two workers run a steady stream of short tasks. ZooKeeper is killed again and again,
 each time for longer than daemons trust their sessions, and is started again. `first_start` is the
-time from the moment at which ZooKeeper takes connections to the next start of an attempt;
+time from the moment at which its port accepts connections, which is before it serves sessions, to
+the next start of an attempt;
 `slow_starts` counts the outages in which that took more than two seconds. An attempt that ended as
 lost is a false alarm, since no worker was away.
 """
