@@ -267,6 +267,30 @@ class AlertGroupPage(Answer):
     next: str | None
 
 
+class Concern(Answer):
+    """Something that needs a person: `id` is that of a run, complement, command or schedule.
+
+    `name` names a worker, a supervisor or a topology.
+    """
+
+    kind: str
+    id: int | None
+    name: str | None
+    process_definition_id: int | None
+    definition: str | None
+    project: str | None
+    since: datetime | None
+    count: int
+    reason: str | None
+
+
+class Overview(Answer):
+    """Objects that need a person; `well` is true if there are no items."""
+
+    well: bool
+    items: list[Concern]
+
+
 class LockUser(Answer):
     """An attempt that holds a lock, or waits for it."""
 

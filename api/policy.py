@@ -239,6 +239,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     f"POST {BASE}/grants": ADMINISTRATOR,
     f"POST {BASE}/grants/revoke": ADMINISTRATOR,
     f"GET {BASE}/locks": LIST,
+    f"GET {BASE}/overview": LIST,
     f"GET {BASE}/datasets": LIST,
     f"GET {BASE}/datasets/{{id}}": _view("dataset"),
     f"GET {BASE}/datasets/{{id}}/files": _view("dataset"),

@@ -99,6 +99,10 @@ _PLACES: Final[Mapping[str, _Place]] = {
         "console",
         "Open a browser at the api-server, logged in by a link that is good for 30 s, once.",
     ),
+    "overview": _Place(
+        "overview",
+        "Show what needs a person: failed, paused, refused, missed and unhealthy objects.",
+    ),
     "alert": _Place(
         "alert",
         "Look at alerts: ends of runs, time-outs, lost daemons and their tasks.",

@@ -33,7 +33,15 @@ class Chosen:
 
 OVER_HTTP: Final = frozenset(
     {
-        *("run", "server list", "task list", "task why", "command list", "command show"),
+        *(
+            "overview",
+            "run",
+            "server list",
+            "task list",
+            "task why",
+            "command list",
+            "command show",
+        ),
         *("task log", "task force-success", "task render", "instance delete"),
         *("definition list", "definition export", "definition online", "definition offline"),
         *("definition set", "definition delete", "definition import", "definition show"),

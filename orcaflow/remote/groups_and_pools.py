@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from common.model.alerts import AlertStatus, AlertType, ShowType
+from common.model.concerns import Concern, ConcernKind
 from common.store.people.alerts import AlertView
 from common.store.people.environments import EnvironmentView
 from common.store.people.pools import PoolUse, PoolView
@@ -169,6 +170,23 @@ def list_alerts(client: Client, *, statuses: Sequence[str] = (), limit: int) -> 
     return found
 
 
+def overview(client: Client, *, limit: int) -> list[Concern]:
+    """Return what needs a person."""
+    return [
+        Concern(
+            kind=ConcernKind(row["kind"]),
+            since=moment_of(row["since"]),
+            **{name: row[name] for name in _OF_CONCERN},
+        )
+        for row in client.get("/overview", {"limit": limit})["items"]
+    ]
+
+
+_OF_CONCERN: Final = (
+    *("id", "name", "process_definition_id", "definition", "project", "count", "reason"),
+)
+
+
 def _tenant_of(row: Mapping[str, Any]) -> TenantView:
     return TenantView(
         id=row["id"],
@@ -271,6 +289,7 @@ def _alert_of(row: Mapping[str, Any]) -> AlertView:
 
 ANSWERS: Final[Mapping[str, Callable[..., Any]]] = {
     "alerts.list_alerts": list_alerts,
+    "overview.overview": overview,
     "environments.change_environment": change_environment,
     "environments.create_environment": create_environment,
     "environments.delete_environment": delete_environment,

@@ -503,6 +503,7 @@ SAME: Final = (
     *("definition export nightly --version 1 --with-secrets", "definition restore nobody 1"),
     *("definition restore nightly 7", "definition restore nightly 2 -o json"),
     *PROPOSALS,
+    "overview",
     *("locks list", "locks list -o json", "locks list --dataset nobody"),
     *("dataset list", "dataset list -o json", "dataset show flights", "dataset show nobody"),
     *("dataset show flights -o json", "dataset show flights --interval 2000-01-01/P1D"),

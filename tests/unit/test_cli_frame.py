@@ -191,6 +191,7 @@ def test_a_command_imports_no_other_group_of_commands() -> None:
         "server",
         "config",
         "doctor",
+        "overview",
         "version",
     ],
 )

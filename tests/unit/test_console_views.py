@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,16 +14,16 @@ from api.console import looks
 from api.console.dates import Date, lines_of
 from api.console.graph import BOX, Graph, Ranks, Task, graph_of
 from api.console.grid import CELL, Cell, Run, grid_of, points_of
-from api.console.pages.overview import needing
+from api.console.pages.overview import shown
 from api.console.rendering import STYLE
 from api.console.timeline import SCALE, Attempt, bars_of
 from api.console.week import Fire, days_of, monday_of
 from api.console.words import elided, exact_text, moment_text, span_text
 from common.dag import build_dag
 from common.model.complement_states import DateState
+from common.model.concerns import Concern, ConcernKind
 from common.model.schedules import FireOutcome
 from common.model.states import ProcessState, TaskState
-from common.store.people.views import ProcessInstanceView
 
 NOW = datetime(2013, 1, 2, 8, 20, tzinfo=UTC)
 
@@ -168,18 +167,11 @@ def test_bars_lie_within_the_run_and_show_the_time_in_the_queue() -> None:
     assert (queued.width, queued.span) == (0, None)
 
 
-def test_a_failed_run_needs_somebody_until_its_definition_has_run_again() -> None:
-    failed = a_view(id=5, process_definition_id=1, state=ProcessState.FAILURE)
-    mended = failed._replace(id=6, state=ProcessState.SUCCESS)
-    other = failed._replace(id=4, process_definition_id=2)
-    child = failed._replace(id=7, process_definition_id=3, parent_task_instance_id=9)
-    assert needing([failed, other]) == [failed, other]
-    assert needing([child, mended, failed, other]) == [other]
-
-
-def a_view(**values: Any) -> ProcessInstanceView:
-    known = dict.fromkeys(ProcessInstanceView._fields, 0) | {"start_time": NOW}
-    return ProcessInstanceView(**known | values)  # type: ignore[arg-type]  # A test's choice.
+@pytest.mark.parametrize("kind", ConcernKind)
+def test_every_kind_of_concern_has_a_look_and_a_page_about_its_object(kind: ConcernKind) -> None:
+    found = shown(Concern(kind=kind, id=7, name="n"))
+    assert found.look.word
+    assert found.link is None or found.link.startswith("/")
 
 
 def a_run(number: int, state: ProcessState, seconds: float | None = None) -> Run:

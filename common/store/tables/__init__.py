@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from common.store.tables.results import quality_result as quality_result
     from common.store.tables.results import task_log_tail as task_log_tail
     from common.store.tables.revisions import version as version
+    from common.store.tables.runs import LAST_RUN as LAST_RUN
     from common.store.tables.runs import RARE_ENDS_OF_RUNS as RARE_ENDS_OF_RUNS
     from common.store.tables.runs import WORKERLESS_TASK_TYPES as WORKERLESS_TASK_TYPES
     from common.store.tables.runs import process_instance as process_instance
@@ -118,6 +119,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "runs": (
         "RARE_ENDS_OF_RUNS",
+        "LAST_RUN",
         "WORKERLESS_TASK_TYPES",
         "process_instance",
         "task_instance",

@@ -98,6 +98,8 @@ Index(
         f"state IN ({listed(state for state in ComplementState if not state.is_ended)})"
     ),
 )
+# The overview's question: has a later complement of the definition done these dates?
+Index("t_ds_complement_definition_idx", complement.c.process_definition_id, complement.c.id)
 Index("t_ds_complement_after_idx", complement.c.after_id, postgresql_where=text("after_id <> 0"))
 Index(
     "t_ds_complement_command_idx",

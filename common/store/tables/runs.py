@@ -187,6 +187,19 @@ Index(
     process_instance.c.id,
     postgresql_where=text(f"state IN ({listed(RARE_ENDS_OF_RUNS)})"),
 )
+# The overview's question: how did the last run of each definition end?
+LAST_RUN: Final = (
+    f"state IN ({ProcessState.FAILURE:d}, {ProcessState.SUCCESS:d})"
+    " AND parent_task_instance_id = 0"
+    " AND split_part(coalesce(history_cmd, ''), ',', 1) <> 'COMPLEMENT_DATA'"
+)
+"""The condition of a run that failed or succeeded, apart from sub processes and complements."""
+Index(
+    "t_ds_process_instance_last_idx",
+    process_instance.c.process_definition_id,
+    process_instance.c.id,
+    postgresql_where=text(LAST_RUN),
+)
 # An owner's slow look for pauses and stops whose notification it missed.
 Index(
     "t_ds_process_instance_wanted_idx",

@@ -133,6 +133,12 @@ Index(
     schedule_fire.c.process_definition_id,
     schedule_fire.c.fire_time,
 )
+# The few fires of which an overview reports that they were missed.
+Index(
+    "t_ds_schedule_fire_missed_idx",
+    schedule_fire.c.fire_time,
+    postgresql_where=text(f"outcome = '{FireOutcome.MISSED.value}'"),
+)
 Index(
     "t_ds_schedule_fire_command_idx",
     schedule_fire.c.command_id,
