@@ -40,6 +40,7 @@ __all__ = [
 
 _PARAMS: Final = "ORCAFLOW_PARAMS"
 _OUTPUT: Final = "ORCAFLOW_OUTPUT"
+_DATASOURCES: Final = "ORCAFLOW_DATASOURCES"
 _GIVEN: Final = "__orcaflow__"
 """The name of a script's module that holds what Orcaflow has put into it."""
 
@@ -103,15 +104,38 @@ def metrics(**figures: float) -> None:
     log.info("metrics %s", text)
 
 
-def datasource(name: str) -> dict[str, str]:
-    """The options of a data source that a PYSPARK task names, for Spark's `jdbc`.
+def datasource(name: str) -> dict[str, Any]:
+    """Return a data source that the task names in `datasources`; `KeyError` if it names none.
 
-    They hold the password, which is not shown when they are printed. `KeyError` if it names none.
+    In PYSPARK it is the options of Spark's `jdbc`. In PYTHON it has `url`, as SQLAlchemy takes it,
+    and its parts `dialect`, `host`, `port`, `database`, `user`, `password` and `query`. The
+    password is not shown when it is printed.
     """
-    find: Callable[[str], dict[str, str]] | None = _given().get("datasource")
-    if find is None:
-        raise KeyError(f"there is no data source {name!r} here: only PYSPARK tasks are given some")
-    return find(name)
+    find: Callable[[str], dict[str, Any]] | None = _given().get("datasource")
+    if find is not None:
+        return find(name)
+    path = os.environ.get(_DATASOURCES)
+    if path is None:
+        raise KeyError(
+            f"data source {name!r} is missing: name it in params.datasources of a PYTHON or PYSPARK"
+            " task"
+        )
+    found: dict[str, dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if name not in found:
+        known = ", ".join(sorted(found))
+        raise KeyError(f"this task names no data source {name!r} (it names {known})")
+    return _Connection(found[name])
+
+
+class _Connection(dict[str, Any]):
+    """The parts of a data source. Its printed form hides the password, also within the URL."""
+
+    def __repr__(self) -> str:
+        password = self.get("password")
+        hidden = {"url": "******", "password": "******"} if password else {}
+        return repr({**self, **hidden})
+
+    __str__ = __repr__
 
 
 def _parameters() -> Mapping[str, Any]:

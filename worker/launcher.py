@@ -151,7 +151,12 @@ class Launcher:
         named = self._environment(task, account)
         settings = self._settings
         if named:
-            settings = replace(settings, environment={**settings.environment, **named})
+            settings = replace(
+                settings,
+                environment={**settings.environment, **named},
+                named=named,
+                added_folders=_added_folders(named, settings.environment),
+            )
         make_directory(task.execute_path, account)
         self._crowds.add(task.execute_path)
         spec = task_type_spec(task.task_type)
@@ -284,6 +289,16 @@ def _check_form(
     faults = spec.faults_in(params, parameters.__contains__)
     if found := [str(each) for each in faults if not each.is_missing]:
         raise TaskParameterError("\n".join(found))
+
+
+def _added_folders(named: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders of a search path that the other one lacks, in their order."""
+    before = environment.get("PATH", _DEFAULT_PATH).split(os.pathsep)
+    return tuple(
+        each
+        for each in named.get("PATH", "").split(os.pathsep)
+        if each.startswith("/") and each not in before
+    )
 
 
 def _passwords(task: ClaimedTask) -> Iterator[str]:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.masking import SHORTEST_MASKED, encodings, quotations, secrets_in
 from worker import task_log
@@ -54,31 +54,45 @@ def maskable(secrets: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def secrets_left_in(directory: str, names: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the secrets among the parameters that a worker finds again after its restart.
+def secrets_left_in(
+    directory: str, names: Collection[str] = (), job_file: Path | None = None
+) -> tuple[str, ...]:
+    """Return the secrets that a worker finds again in an attempt's files after its restart.
 
-    Those are the values of `names` and of other names that are secret by themselves.
-
-    They are written nowhere but for the attempt itself, which may have changed its file.
+    These are the values of parameters that are named in `names` or sound secret, and the passwords
+    in the job file, where a PYTHON task finds its data sources. They are written nowhere but for
+    the attempt itself, which may have changed its files.
     """
+    parameters = _read_object(Path(directory, PARAMETERS_FILE))
+    texts = {str(name): str(value) for name, value in parameters.items()}
+    found = [*secrets_in(texts), *(texts[name] for name in names if name in texts)]
+    if job_file is not None:
+        found += _passwords_in(_read_object(job_file))
+    return maskable(found)
+
+
+def _passwords_in(connections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the passwords of connections, or of those that a job will leave in its file."""
+    later = connections.get("connections")
+    for each in (*connections.values(), *(later.values() if isinstance(later, dict) else ())):
+        if isinstance(each, dict) and isinstance(password := each.get("password"), str):
+            yield password
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file that an attempt may have changed; else an empty one."""
     try:
         # Neither a link out of the directory nor a pipe that nobody writes to.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(Path(directory, PARAMETERS_FILE), flags)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return ()
+        return {}
     try:
-        if not is_own_file(file):
-            return ()
-        parameters = json.loads(os.pread(file, _MOST_READ_BYTES, 0))
+        found = json.loads(os.pread(file, _MOST_READ_BYTES, 0)) if is_own_file(file) else {}
     except (OSError, ValueError, RecursionError):
-        return ()
+        return {}
     finally:
         os.close(file)
-    if not isinstance(parameters, dict):
-        return ()
-    texts = {str(name): str(value) for name, value in parameters.items()}
-    return maskable((*secrets_in(texts), *(texts[name] for name in names if name in texts)))
+    return found if isinstance(found, dict) else {}
 
 
 class LogMask:

@@ -270,3 +270,21 @@ def test_a_row_typed_by_sql_in_the_default_project_needs_no_grant(db: Engine) ->
             text("SELECT object_type, object_id, project_id FROM t_ds_grant")
         )
         assert [tuple(row) for row in found] == [(int(GrantKind.TENANT), 1, 1)]
+
+
+def test_a_python_task_needs_a_grant_for_each_of_its_data_sources(
+    client: TestClient, owner: Session, theirs: dict[GrantKind, int]
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+    params = {"rawScript": "1", "datasources": {"sales": theirs[GrantKind.DATASOURCE]}}
+    body = document({"tasks": [a_node(type="PYTHON", params=params)]})
+    made = client.post(f"{BASE}/definitions/import", json=body, headers=headers)
+    (row,) = made.json()["items"]
+    assert row["release_state"] == "OFFLINE"
+    place = f"{BASE}/definitions/{row['id']}/online"
+    refused = client.post(place, headers=headers)
+    assert refused.status_code == 409
+    assert "params.datasources.sales" in refused.json()["detail"]
+    with owner.engine.begin() as connection:
+        grant_to(connection, GrantKind.DATASOURCE, theirs[GrantKind.DATASOURCE], 1)
+    assert client.post(place, headers=headers).status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 import tarfile
@@ -175,3 +176,43 @@ def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "environments").write_text("a file")
     error = refused(a_job(tmp_path, requirements=["x"]))
     assert "can't be kept in" in error.explained.sentence
+
+
+def test_a_script_runs_with_its_requirements_and_its_connections(
+    tmp_path: Path, wheel: str
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, sys, weather_vane\n"
+        "path = os.environ['ORCAFLOW_DATASOURCES']\n"
+        "print(weather_vane.direction, sys.argv[1:], json.load(open(path)), os.stat(path).st_mode)\n"
+        "print('ORCAFLOW_SPARK_FACTS' in os.environ)\n"
+    )
+    job = tmp_path / "job.json"
+    connections = {"dw": {"password": "hush"}}
+    document = {
+        "kind": "python",
+        "script": str(script),
+        "arguments": ["a b"],
+        "environment": {
+            "root": str(tmp_path / "environments"),
+            "requirements": [wheel],
+            "without_spark": True,
+        },
+        "connections": connections,
+    }
+    job.write_text(json.dumps(document))
+    job.chmod(0o600)
+    program = ROOT / "worker" / "spark" / "session" / "environments.py"
+    done = subprocess.run(
+        [sys.executable, "-P", "-u", str(program), str(job)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "ORCAFLOW_SPARK_FACTS": str(tmp_path / "facts.json")},
+    )
+    *_, said, of_spark = done.stdout.splitlines()
+    assert said == f"north ['a b'] {connections} {0o100600}"
+    assert of_spark == "False"
+    # The worker removes it when the attempt has ended.
+    assert json.loads(job.read_text()) == connections

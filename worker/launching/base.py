@@ -84,6 +84,10 @@ class TaskSettings:
     """The shell of SHELL tasks that name no shell. A task's shell also sources `env_path`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The part of the daemon's environment that tasks may see."""
+    named: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The variables of the environment that the task or its run names."""
+    added_folders: tuple[str, ...] = ()
+    """The folders of the search path in `named` that the daemon's search path lacks."""
     stream_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The part of the daemon's environment that stream consumers may read secrets from."""
     http_allowed: tuple[str, ...] = ()

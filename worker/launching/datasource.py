@@ -107,6 +107,11 @@ def target(params: Mapping[str, Any], source: DataSource | None, *, data_dir: st
     wanted = _id(params)
     if source is None:
         raise NotGrantedError(GrantKind.DATASOURCE, wanted, key="params.datasource")
+    return target_of(source, data_dir=data_dir)
+
+
+def target_of(source: DataSource, *, data_dir: str = "") -> Target:
+    """Return the database of a row; `TaskParameterError` with what is wrong with the row."""
     place = f"data source {source.name!r}"
     try:
         given = read_connection_params(source.connection_params)

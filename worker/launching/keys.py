@@ -92,14 +92,19 @@ def is_catalog_name(name: str) -> bool:
     return _CATALOG.fullmatch(name) is not None and name.lower() not in _TAKEN
 
 
-def check_datasources(value: Any) -> None:
-    """Raise `ValueFaultError` for a bad or missing source, too many, or a name no catalog takes."""
+def check_sources(value: Any) -> None:
+    """Raise `ValueFaultError` for a bad or missing data source, or for too many."""
     found = list(spark_sources({DATASOURCES: value}))
     for each in found:
         if each.problem:
             raise ValueFaultError(each.problem, at=each.key.removeprefix(DATASOURCES))
     if len(found) > MAX_DATASOURCES:
         raise ValueFaultError(f"names {len(found)} data sources; {MAX_DATASOURCES} are allowed")
+
+
+def check_datasources(value: Any) -> None:
+    """Do what `check_sources` does, and refuse a name that no catalog of Spark takes."""
+    check_sources(value)
     for name in value if isinstance(value, Mapping) else ():
         if not is_catalog_name(str(name)):
             raise ValueFaultError(
@@ -259,6 +264,15 @@ PY_FILES: Final = Key(
     about="Python modules and packages that executors get.",
     check=check_shipped,
 )
+PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}|/[\w./+-]{1,255}")
+"""A program by its name, or by its path."""
+ENVIRONMENT: Final = Key(
+    name="environment",
+    shape=Shape.ANY,
+    about='The task\'s own Python: {"archive": path} or {"requirements": ["name==1.0"]}.',
+    check=_check_environment,
+    is_literal=True,
+)
 CONF: Final = Key(name="conf", shape=Shape.SETTINGS, about="Settings of Spark.")
 SESSION_KEYS: Final = (
     Key(name="profile", about="The worker's Spark profile, or classic for a driver of its own."),
@@ -273,13 +287,7 @@ SESSION_KEYS: Final = (
         check=check_datasources,
         is_literal=True,
     ),
-    Key(
-        name="environment",
-        shape=Shape.ANY,
-        about='The task\'s own Python: {"archive": path} or {"requirements": ["name==1.0"]}.',
-        check=_check_environment,
-        is_literal=True,
-    ),
+    ENVIRONMENT,
     RESOURCE_LIST,
     LOCAL_PARAMS,
 )

@@ -113,6 +113,8 @@ class Adoption:
         )
         if self._take_over(record, left, stale=False):
             return
+        # The job file has some of them.
+        secrets = self._secrets(record)
         workspace.remove_job(record.job_file)
         if record.exit_code is None:
             record = self._noted(record)
@@ -127,7 +129,7 @@ class Adoption:
         else:
             result = of_exit_code(record.exit_code, record.job_file)
         read_what_it_left(result, record.facts_file, record.quality_of)
-        self._close_log(record, result)
+        self._close_log(record, result, secrets)
         succeeded = result.state is TaskState.SUCCESS
         self._clearing.keep(task_instance_id, record.execute_path, succeeded=succeeded)
         self._accepted.report(task_instance_id, result, pid=record.pid)
@@ -197,7 +199,7 @@ class Adoption:
 
     def _secrets(self, record: Record) -> tuple[str, ...]:
         """Return the secrets to mask in the log of an attempt of a former incarnation."""
-        left = secrets_left_in(record.execute_path, record.secret_names)
+        left = secrets_left_in(record.execute_path, record.secret_names, record.job_file)
         return (*left, *secrets_in(self._asks_by(record.task_instance_id)))
 
     def _clear_stale(self, task_instance_id: int, record: Record | None) -> None:
@@ -212,7 +214,7 @@ class Adoption:
         result = Result(None, TaskState.NEED_FAULT_TOLERANCE, _GONE)
         self._accepted.report(task_instance_id, result, pid=pid)
 
-    def _close_log(self, record: Record, result: Result) -> None:
+    def _close_log(self, record: Record, result: Result, secrets: tuple[str, ...]) -> None:
         """Read the outputs of an attempt that ended without a daemon, and write its last line."""
         try:
             output = workspace.reopen_log(Path(record.log_path))
@@ -223,14 +225,14 @@ class Adoption:
             return
         try:
             # No more is read at the daemon's start than a log may have.
-            mask = mask_of_log(self._secrets(record), record.outputs)
+            mask = mask_of_log(secrets, record.outputs)
             act = task_log.cut if mask is None else mask.cut
             cut = act(output, limit_bytes=self._log_limit, before=None)
             spans: Sequence[tuple[int, int]] = ()
             if record.outputs is not None and result.state is TaskState.SUCCESS:
                 if cut is not None and record.outputs.log_from is not None:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
-                reader = OutputReader(record.outputs, output, secrets=self._secrets(record))
+                reader = OutputReader(record.outputs, output, secrets=secrets)
                 read_outputs(reader, result, reader.read_all)
                 spans = reader.secret_spans
                 if result.state is TaskState.SUCCESS and (taken := reader.summary()):

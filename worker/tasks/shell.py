@@ -10,16 +10,13 @@ of the host could read it. An environment file, if one is configured, is sourced
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any, Final
 
 from common.model.task_type import LOCAL_PARAMS, RESOURCE_LIST, Key, TaskTypeSpec, ValueFaultError
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
-from worker.launching.keys import KEEP_CHILDREN, RAW_SCRIPT
+from worker.launching.keys import KEEP_CHILDREN, PROGRAM_NAME, RAW_SCRIPT
 from worker.launching.resources import fetch_resources
-
-_SHELL_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}|/[\w./+-]{1,255}")
 
 # The path comes as an argument: a text that Orcaflow composes holds nobody's words.
 # No parameter has its variable's name, which the task would else find changed.
@@ -27,7 +24,7 @@ _SOURCE = 'ORCAFLOW_ENV_PATH=$1; shift; . "$ORCAFLOW_ENV_PATH"; exec "$@"'
 
 
 def _check_shell(value: Any) -> None:
-    if not _SHELL_NAME.fullmatch(str(value)):
+    if not PROGRAM_NAME.fullmatch(str(value)):
         raise ValueFaultError("must be the name of a shell as bash, or its path as /bin/zsh")
 
 

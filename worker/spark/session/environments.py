@@ -2,7 +2,8 @@
 
     python -P environments.py JOB.json
 
-As a program it goes on with a classic task in that Python; a warm task's process asks `python_for`.
+As a program it continues with a classic task, or with the script of a PYTHON task, in that Python.
+The process of a warm task calls `python_for`.
 Runs in the task's own process, as the task's account: standard library and modules of ours that
 need nothing more.
 
@@ -42,6 +43,8 @@ from worker.spark.session import work  # noqa: E402
 from worker.spark.session.job import Job  # noqa: E402
 
 _CLASSIC = str(Path(__file__).resolve().parent / "classic.py")
+_FACTS: Final = "ORCAFLOW_SPARK_FACTS"
+_CONNECTIONS: Final = "ORCAFLOW_DATASOURCES"
 _MARK: Final = ".complete"
 _UNUSED_DAYS: Final = 30
 _LENT: Final = "orcaflow_lent.pth"
@@ -66,13 +69,15 @@ _OWN_MODULES: Final = ("site-packages", "dist-packages")
 
 
 def main() -> int:
-    """Go on with a classic task in the Python that its job asks for."""
+    """Continue with a classic task, or with a script, in the Python that the job asks for."""
     path = Path(sys.argv[1])
     job = Job.of(
         json.loads(path.read_text(encoding="utf-8")), reason_file=path.with_suffix(".reason")
     )
     try:
         python = python_for(job)
+        if not _needs_spark(job):
+            become_script(python, path, job)
         become_driver(python, path)
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         path.unlink(missing_ok=True)
@@ -88,6 +93,22 @@ def become_driver(python: str, job: Path) -> NoReturn:
     os.execv(python, [python, "-P", "-u", _CLASSIC, str(job)])  # noqa: S606
 
 
+def become_script(python: str, path: Path, job: Job) -> NoReturn:
+    """Become a script in that Python. The job's file is left with the connections it needs.
+
+    The worker removes the file when the attempt has ended.
+    """
+    os.environ.pop(_FACTS, None)
+    if connections := job.document["connections"]:
+        path.write_text(json.dumps(connections), encoding="utf-8")
+        os.environ[_CONNECTIONS] = str(path)
+    else:
+        path.unlink()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(python, [python, "-u", job.script, *job.arguments])  # noqa: S606
+
+
 def python_for(job: Job) -> str:
     """The path of the Python in a job's environment, which is made if it isn't there yet.
 
@@ -98,7 +119,7 @@ def python_for(job: Job) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if wanted.get("archive"):
-            return _of_archive(folder, Path(wanted["archive"]))
+            return _of_archive(folder, Path(wanted["archive"]), job)
         return _of_requirements(folder, tuple(wanted["requirements"]), job)
     except OSError as error:
         raise WorkFailedError(
@@ -107,7 +128,12 @@ def python_for(job: Job) -> str:
         ) from error
 
 
-def _of_archive(folder: Path, archive: Path) -> str:
+def _needs_spark(job: Job) -> bool:
+    """Return True if the environment has to have pyspark."""
+    return not job.document["environment"].get("without_spark")
+
+
+def _of_archive(folder: Path, archive: Path, job: Job) -> str:
     try:
         about = archive.stat()
     except OSError as error:
@@ -117,17 +143,17 @@ def _of_archive(folder: Path, archive: Path) -> str:
         ) from None
     # Not by its content: reading some gigabytes each time would take longer than all else.
     stamp = [str(archive.resolve()), about.st_size, about.st_mtime_ns, about.st_ino]
-    place = folder / _named("archive", stamp)
+    place = folder / _named("archive", stamp, job)
     with _making(folder, place) as is_there:
         if not is_there:
             _say(f"unpacks {archive.name} to {place}")
             _unpack(archive, place)
-            _finish(place)
+            _finish(place, job)
     return str(_python_in(place))
 
 
 def _of_requirements(folder: Path, requirements: tuple[str, ...], job: Job) -> str:
-    place = folder / _named("venv", [*requirements])
+    place = folder / _named("venv", [*requirements], job)
     with _making(folder, place) as is_there:
         if not is_there:
             _say(job.shown(f"makes an environment with {', '.join(requirements)} in {place}"))
@@ -137,8 +163,10 @@ def _of_requirements(folder: Path, requirements: tuple[str, ...], job: Job) -> s
     return str(_python_in(place))
 
 
-def _named(kind: str, parts: list[Any]) -> str:
+def _named(kind: str, parts: list[Any], job: Job) -> str:
     """A name for all that the environment comes of."""
+    # What was made without Spark was not checked for it.
+    kind = kind if _needs_spark(job) else f"plain-{kind}"
     whole = [*parts, sys.version, sys.executable, _lent()]
     return f"{kind}-{hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:24]}"
 
@@ -194,7 +222,7 @@ def _make(place: Path, requirements: tuple[str, ...], job: Job) -> None:
             FailureReason.CONFIGURATION,
             hint=f"`{sys.executable} -m venv` has to work on this worker",
         )
-    _finish(place)
+    _finish(place, job)
     _install(place, requirements, job)
 
 
@@ -266,8 +294,8 @@ def _python_in(place: Path) -> Path:
     )
 
 
-def _finish(place: Path) -> None:
-    """Lend it what this Python has, if it is of the same kind, and see that it has pyspark."""
+def _finish(place: Path, job: Job) -> None:
+    """Lend it the packages of this Python, if it is of the same kind, and check for pyspark."""
     python = str(_python_in(place))
     asked = subprocess.run(
         [python, "-I", "-c", _ASKED],
@@ -283,7 +311,7 @@ def _finish(place: Path) -> None:
     folder, kind, *_ = [*asked.stdout.splitlines(), "", ""]
     if kind == str(sysconfig.get_config_var("SOABI")):
         Path(folder, _LENT).write_text("".join(f"{each}\n" for each in _lent()), encoding="utf-8")
-    if not _runs([python, "-I", "-c", "import pyspark"]):
+    if _needs_spark(job) and not _runs([python, "-I", "-c", "import pyspark"]):
         raise WorkFailedError(
             "the task's environment has no pyspark, and can't use this worker's",
             FailureReason.CONFIGURATION,
