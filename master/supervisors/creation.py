@@ -133,14 +133,23 @@ def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
             draft.fail(f"partition {partition} of {draft.spec.io.topic!r} is gone", of_stream=True)
             continue
         offset = draft.offsets.get(partition)
+        if offset is not None and offset < stream.earliest.get(partition, offset):
+            if any(partition in each.starts for each in draft.publishing):
+                draft.fail(
+                    f"{_expiry(draft, partition, offset, stream.earliest[partition])}. The"
+                    " supervisor checks this again after the earlier records are published"
+                )
+                return None
+            # No group publishes up to there any more: the stored offset counts.
+            offset = draft.offsets[partition] = None
         if offset is None:
             offset = draft.view.stored.get(partition)
             if offset is None:
                 offset = found.asked[partition] = _first(draft, stream, partition)
-        earliest = stream.earliest.get(partition, offset)
-        if offset < earliest:
-            _lost(draft, partition, offset, earliest)
-            return None
+            earliest = stream.earliest.get(partition, offset)
+            if offset < earliest:
+                _lost(draft, partition, offset, earliest)
+                return None
         if draft.bounds is None:
             found.offsets[partition] = offset
         elif not _within(draft, draft.bounds, partition, offset):
@@ -170,16 +179,7 @@ def _within(draft: Draft, bounds: Bounds, partition: int, offset: int) -> bool:
 
 
 def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
-    what = (
-        f"offset {offset} of partition {partition} of {draft.spec.io.topic!r} has expired; the"
-        f" stream begins at {earliest}"
-    )
-    if draft.view.stored.get(partition, offset) != offset:
-        # An earlier group is still publishing the records up to this offset.
-        draft.fail(
-            f"{what}. The supervisor checks this again after the earlier records are published"
-        )
-        return
+    what = _expiry(draft, partition, offset, earliest)
     resets = draft.spec.tuning.reset_offset_automatically and draft.bounds is None
     if resets and not draft.has_reset:
         # One partition a run, so that a mistake has time to be seen.
@@ -193,6 +193,13 @@ def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
     draft.fail(
         f"{what}. Reset the supervisor to go on without these records, or set"
         " tuningConfig.resetOffsetAutomatically"
+    )
+
+
+def _expiry(draft: Draft, partition: int, offset: int, earliest: int) -> str:
+    return (
+        f"offset {offset} of partition {partition} of {draft.spec.io.topic!r} has expired; the"
+        f" stream begins at {earliest}"
     )
 
 

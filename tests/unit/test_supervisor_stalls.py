@@ -99,6 +99,16 @@ def test_a_group_does_not_begin_at_the_expired_end_of_one_that_still_publishes()
     assert started.starts == {0: 150, 1: 150}
 
 
+def test_an_expired_end_that_no_group_publishes_gives_way_to_the_stored_offset() -> None:
+    world = a_world()
+    world.run()
+    world.fail(*world.live)
+    world.memory = replace(world.memory, reading={}, offsets={0: 5, 1: 30})
+    world.stored, world.earliest = {}, {0: 20, 1: 20}
+    world.run()
+    assert [dict(each.starts) for each in world.made(StartTask)] == [{0: 20, 1: 30}]
+
+
 # Paused tasks
 
 
