@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotFoundError
+from common.folders import USERS
 from common.model.rights import Action
 from common.model.states import ReleaseState, WarningType
 from common.py4j.wire import Thing
@@ -54,7 +55,6 @@ from operations.times import cluster_zone, read_moment, read_zone
 
 _STANDARD_INPUT: Final = Path("-")
 _MOST_SCHEDULES: Final = 2
-_USERS: Final = "users"
 _KEY_FILE: Final = "resources.key"
 """In the home. Folders of users are named by it."""
 _LONGEST_PATH: Final = 200
@@ -113,7 +113,7 @@ class StoredGateway:
         path = _relative(name)
         user = self._session.principal.user_id
         # Former versions used the number of the user alone.
-        for own in (self._own(path), f"{_USERS}/{user}/{path}"):
+        for own in (self._own(path), f"{USERS}/{user}/{path}"):
             if (self._resources / own).is_file():
                 return own
         return name
@@ -308,7 +308,7 @@ class StoredGateway:
 
     def _own(self, path: str) -> str:
         folder = user_folder(self._session.config.home, self._session.principal.user_id)
-        return f"{_USERS}/{folder}/{path}"
+        return f"{USERS}/{folder}/{path}"
 
 
 _CURE: Final = (
@@ -356,7 +356,7 @@ def _key(file: Path) -> bytes:
 
 def _write(resources: Path, path: str, content: str) -> None:
     """Put a file in place at once; no part of its path may be a link."""
-    users = resources / _USERS
+    users = resources / USERS
     users.mkdir(parents=True, exist_ok=True)
     users.chmod(0o711)
     folder = os.open(resources, os.O_RDONLY | os.O_DIRECTORY)

@@ -293,7 +293,20 @@ def test_a_task_is_its_tenants(kind: str) -> None:
             ]
             made = pythons.host.directory(end.task_instance_id) / "made"
             assert made.stat().st_uid == account.uid
+        _check_file_of_a_user(pythons, home)
         pythons.host.supervisor.close()
+
+
+def _check_file_of_a_user(pythons: Pythons, home: Path) -> None:
+    """Other accounts can read a command line, and must not find the user's folder there."""
+    script = home / "resources" / "users" / "3-ed39" / "lib" / "main.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import other, sys\nprint(other.FOUND, open('/proc/self/cmdline').read())")
+    (script.parent / "other.py").write_text("FOUND = 'other'")
+    end, printed = pythons.run(None, params={"file": str(script)}, tenant_code="alice")
+    assert end.state is TaskState.SUCCESS
+    assert printed[0].startswith("other ")
+    assert "3-ed39" not in printed[0]
 
 
 @AS_ROOT

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
+from common.folders import USERS
 from common.masking import printable, secrets_in
 from common.model.failures import FailureReason
 from common.model.grants import GrantKind, cure, missing
@@ -257,7 +258,20 @@ class TaskContext:
         if not (path.exists() if self.account is None else may_read_file(self.account, path)):
             raise self.no_file(key, name)
         self.check_digest(key, name, path)
-        return path
+        return self._unnamed(path)
+
+    def _unnamed(self, path: Path) -> Path:
+        """Return a path that does not name the folder of a user, for the command line of a task.
+
+        The folder's name protects its files, and other accounts can read command lines.
+        """
+        users, path = self.resources / USERS, Path(os.path.normpath(path))
+        if self.account is None or not path.is_relative_to(users):
+            return path
+        folder, *rest = path.relative_to(users).parts
+        link = self.directory / f"{self.app_id}_resources"
+        link.symlink_to(users / folder)
+        return link.joinpath(*rest)
 
     def no_file(self, key: str, name: object) -> TaskParameterError:
         """Return the error for a file that is missing or that the attempt's account may not read.
