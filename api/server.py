@@ -42,6 +42,7 @@ from common.clock import SystemClock
 from common.config import ApiConfig, Config
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.parameter_keys import parameter_keys
+from common.port_holders import holder
 from common.runtime import log as logs
 from common.runtime import metrics
 from common.runtime.daemon import product_version
@@ -163,8 +164,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         taken.close()
         raise ConfigurationError(
-            f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
-            "port, or choose another with --port, api.port or api.gateway_port"
+            f"can't listen on {host}:{port} ({error.strerror}){holder(port)}: end the program "
+            "that has the port, or choose another with --port, api.port or api.gateway_port"
         ) from error
     return taken
 

@@ -1,10 +1,13 @@
-"""Text of the nftables rules that keep tasks of tenants from the ports of the embedded servers.
+"""Text of the nftables rules that keep tasks of tenants from the ports of a cluster.
 
 Pure: values in, text for `nft -f` out. `common.embedded.firewall` loads it. A *trusted* account is
 root, the owner of the home or the owner of a server's files. No tenant may have such an account.
 
 PostgreSQL accepts a limited number of connections of each other account and of all of them
 together, so it always has room for the daemons. ZooKeeper accepts none, because no task needs it.
+
+Another table drops what a program of any other account sends from a port of the cluster. Such a
+program cannot take the place of a daemon that is down, because no client completes a connection.
 """
 
 from __future__ import annotations
@@ -46,6 +49,24 @@ def ruleset(table: str, *, port: int, trusted: Collection[int], limits: Limits |
     accounts = ", ".join(str(uid) for uid in sorted(trusted))
     body = _closed(port, accounts) if limits is None else _limited(port, accounts, limits)
     return f"{removal(table)}table {table} {{\n{body}}}\n"
+
+
+def answers(table: str, *, ports: Collection[int], trusted: Collection[int]) -> str:
+    """Return the commands that create or replace the table of the ports of a cluster.
+
+    Only programs of trusted accounts can send from these ports, at every address of the computer.
+    """
+    numbers = ", ".join(str(port) for port in sorted(ports))
+    accounts = ", ".join(str(uid) for uid in sorted(trusted))
+    # The first answer of a connection already has the account of the listener.
+    return f"""\
+{removal(table)}table {table} {{
+  chain answers {{
+    type filter hook output priority filter; policy accept;
+    tcp sport {{ {numbers} }} meta skuid != {{ {accounts} }} drop
+  }}
+}}
+"""
 
 
 def mark(text: str) -> str:

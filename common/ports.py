@@ -13,6 +13,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -86,12 +87,29 @@ def is_port_free(port: int) -> bool:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A listening socket: the number of its account, and the number of its inode."""
+
+    uid: int
+    inode: int
+
+
 def listener_account(port: int) -> int | None:
     """Return the number of the account that listens at a port of the loopback address.
 
     None without a listener, or if the system has no table of sockets.
     """
-    found: dict[bool, int] = {}
+    found = listener_of(port)
+    return None if found is None else found.uid
+
+
+def listener_of(port: int) -> Listener | None:
+    """Return the socket that listens at a port of the loopback address.
+
+    None without a listener, or if the system has no table of sockets.
+    """
+    found: dict[bool, Listener] = {}
     for table, specific in _LISTENERS:
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
@@ -102,9 +120,9 @@ def listener_account(port: int) -> int | None:
             address, _, number = fields[1].partition(":")
             if fields[3] == _LISTENS and int(number, 16) == port:
                 if address == specific:
-                    found[True] = int(fields[7])
+                    found[True] = Listener(uid=int(fields[7]), inode=int(fields[9]))
                 elif not address.strip("0"):
-                    found[False] = int(fields[7])
+                    found[False] = Listener(uid=int(fields[7]), inode=int(fields[9]))
     # The kernel prefers a listener of the address itself to one of all addresses.
     return found.get(True, found.get(False))
 

@@ -304,11 +304,30 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
 
 
 def firewall_findings(config: Config) -> Iterator[Finding]:
-    """Yield for each embedded server whether tasks of tenants can block it, in mode `tenant`."""
-    from common.embedded.firewall import CURE, NAMES, firewall_of, running_servers
+    """Yield whether tasks of tenants can block embedded servers or take ports of daemons."""
+    from common.embedded.firewall import (
+        CURE,
+        NAMES,
+        PORTS_CURE,
+        PortGuard,
+        firewall_of,
+        running_servers,
+    )
 
     if config.worker.tenant_mode != "tenant":
         return
+    guard = PortGuard(config)
+    if guard.ports_of_daemons():
+        reason = guard.missing()
+        if reason is None:
+            yield _ok("firewall", "tasks of tenants can't answer at the ports of the cluster")
+        else:
+            yield Finding(
+                check="firewall",
+                result=Result.WARNING,
+                detail=f"tasks of tenants can take the ports of daemons that are down: {reason}",
+                cure=PORTS_CURE,
+            )
     for server, port in running_servers(config):
         reason = firewall_of(config, server).missing(port)
         if reason is None:

@@ -32,9 +32,11 @@ from common.config import (
     MasterConfig,
     WorkerConfig,
 )
+from common.embedded.firewall import PortGuard
 from common.embedded.process import exclusive
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
+from common.port_holders import holder
 from common.ports import free_port, is_left_free, is_port_free
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
@@ -90,6 +92,7 @@ class Cluster:
         self._within = within
         self._spawn = spawn
         self._servers = EmbeddedServers(config, within=within)
+        self._guard = PortGuard(config)
 
     # Starting
 
@@ -117,7 +120,9 @@ class Cluster:
                 wanted.append((kind, port, own))
             else:
                 # Work goes on without it, and other clusters of this computer have one too.
-                notify(f"no {kind} is started: port {port} is taken (set api.port)")
+                notify(f"no {kind} is started: port {port} is taken{holder(port)} (set api.port)")
+        # A task that has taken one of these ports then gets no client while this fails.
+        self._guard.protect(*(port for _, port, _ in wanted))
         for kind, port, _ in wanted:
             # Before anything is started. One that runs has its port.
             if not _is_there(self.home, kind, port) and not is_port_free(port):
@@ -200,6 +205,7 @@ class Cluster:
                 with suppress(_EndedError):
                     self._await_ready(kind, port, pid, lambda: _is_there(self.home, kind, port))
                     return self._as_started(kind, port, pid, already=True)
+            self._guard.protect(port)
             # One that stopped by itself has taken its pid file away.
             if not (is_left_free(port) if file.exists() else is_port_free(port)):
                 raise port_in_use(port, daemon=kind, with_others=False)
@@ -309,11 +315,16 @@ class Cluster:
     # Stopping
 
     def stop_everything(
-        self, *, now: bool = False, within: timedelta = timedelta(seconds=60)
+        self,
+        *,
+        now: bool = False,
+        within: timedelta = timedelta(seconds=60),
+        restarts: bool = False,
     ) -> list[str]:
         """Stop api-servers, masters, workers, ZooKeeper and PostgreSQL, in this order.
 
-        Returns those that ran.
+        Returns those that ran. The ports stay closed to tenants if a start follows (`restarts`),
+        and without `now`, since tasks continue then.
         """
         stopped = []
         for kind in (Kind.API, Kind.MASTER, Kind.WORKER):
@@ -327,6 +338,8 @@ class Cluster:
         for name in ("zookeeper", "postgres"):
             if self.stop_one(name, None, now=now, within=within):
                 stopped.append(name)
+        if now and not restarts:
+            self._guard.release()
         return stopped
 
     def stop_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.errors import ConfigurationError
+from common.port_holders import holder
 
 
 def port_in_use(port: int, *, daemon: str, with_others: bool) -> ConfigurationError:
@@ -14,6 +15,6 @@ def port_in_use(port: int, *, daemon: str, with_others: bool) -> ConfigurationEr
         else "choose another with --port N (0 takes a free one) or"
     )
     return ConfigurationError(
-        f"port {port} is in use, so the {daemon} can't have it: end the program that has it, or"
-        f" {cure} {setting}"
+        f"port {port} is in use{holder(port)}, so the {daemon} can't have it: end the"
+        f" program that has it, or {cure} {setting}"
     )

@@ -92,7 +92,10 @@ def restart(
         for kind, number in cluster.known()
         if name.value in (ServerName.STANDALONE.value, kind.value) and port in (None, number)
     ]
-    stop(cluster, name, port=port, now=now, within=within)
+    if name is ServerName.STANDALONE:
+        cluster.stop_everything(now=now, within=within, restarts=True)
+    else:
+        stop(cluster, name, port=port, now=now, within=within)
     if not before:
         return start(cluster, name, port=port, options=options, notify=notify)
     started: list[Started] = []

@@ -1,8 +1,9 @@
-"""Clients of other accounts, for tests of the firewall in front of the embedded servers."""
+"""Clients and listeners of other accounts, for tests of the firewall of a cluster."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from common.embedded.firewall import Firewall
+from common.config import Config, WorkerConfig
+from common.embedded.firewall import Firewall, PortGuard
 
 # The sockets are made after the change of account: the kernel keeps the account of the creation.
 _FLOOD = """
@@ -60,6 +62,58 @@ def flood(uid: int, ports: Sequence[int]) -> Iterator[list[int]]:
         client.stdin.close()
         client.wait()
         client.stdout.close()
+
+
+_LISTENER = """
+import os, socket, sys
+uid = int(sys.argv[1])
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+kept = [socket.create_server(("127.0.0.1", int(sys.argv[2])))]
+kept.append(socket.create_server(("::1", int(sys.argv[2])), family=socket.AF_INET6))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def a_task_at(port: int, *, uid: int) -> Iterator[int]:
+    """Listen at a port of both loopback addresses as an account; yield the pid."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LISTENER, str(uid), str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "ORCAFLOW_TASK_INSTANCE_ID": "47"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"\n", "it listens"
+        yield process.pid
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def is_reached(port: int, *, host: str = "127.0.0.1") -> bool:
+    """Return True if a client completes a connection."""
+    try:
+        socket.create_connection((host, port), timeout=0.25).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def no_rules_after(folder: str) -> Iterator[None]:
+    """Remove the rules of a worker whose home is `home` in this folder; they outlast the worker."""
+    config = Config(home=Path(folder) / "home", worker=WorkerConfig(tenant_mode="tenant"))
+    try:
+        yield
+    finally:
+        PortGuard(config).release()
 
 
 def obstacle() -> str:

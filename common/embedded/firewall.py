@@ -1,8 +1,9 @@
-"""The firewall in front of the embedded servers, on computers where tasks run as tenants' accounts.
+"""The firewall of a cluster, on computers where tasks run as tenants' accounts.
 
 A task can connect to every port of the loopback interface, and neither server can limit clients by
 account before they log in. The kernel knows the account of a connection, so nftables refuses or
-limits it. The rules are in tables of Orcaflow's own; other tables are not read or changed.
+limits it. `PortGuard` also keeps tasks from answering at the port of a daemon that is down. The
+rules are in tables of Orcaflow's own; other tables are not read or changed.
 
 A server starts without rules where they cannot be set. `Firewall` then has the reason, which the
 caller shows or logs.
@@ -11,15 +12,18 @@ caller shows or logs.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from common.config import Config
 from common.embedded.addresses import recorded_postgres, recorded_zookeeper, zookeeper_file
-from common.firewall_rules import Limits, mark, marked, removal, ruleset, table_of
+from common.embedded.postgres_account import own_account
+from common.errors import ConfigurationError
+from common.firewall_rules import Limits, answers, mark, marked, removal, ruleset, table_of
 from common.process_identity import is_alive
 
 Server: TypeAlias = Literal["postgres", "zookeeper"]
@@ -33,11 +37,18 @@ _TOGETHER: Final = MOST_CONNECTIONS // 2
 _PROGRAMS: Final = ("/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft")
 """Places of `nft`. The PATH of the starter does not choose a program that root runs."""
 _SECONDS: Final = 10
+_LAST_PORT: Final = 65_535
 
-CURE: Final = (
+PORTS_CURE: Final = (
     "install the package nftables, and in a container add CAP_NET_ADMIN; a worker then sets the "
-    "rules within 30 s. Or use servers that tenants cannot reach (database.url, zookeeper.hosts)"
+    "rules within 30 s"
 )
+CURE: Final = (
+    f"{PORTS_CURE}. Or use servers that tenants cannot reach (database.url, zookeeper.hosts)"
+)
+PORTS: Final = "ports"
+"""The name of the rules for the ports of the cluster."""
+_DAEMON_FILE: Final = re.compile(r"(?:master|worker|api)-server-(\d{1,5})\.(?:pid|json)")
 
 
 class Firewall:
@@ -87,7 +98,73 @@ class Firewall:
         return ruleset(self._table, port=port, trusted=trusted, limits=limits)
 
     def _is_loaded(self, rules: str) -> bool:
-        return _nft(f"list chain {self._table} {mark(rules)}\n") is None
+        return _is_loaded(self._table, rules)
+
+
+class PortGuard:
+    """The rules for the ports of the daemons and embedded servers of a home on this computer.
+
+    They stay while a daemon is down, because a task could take its port then.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._home = config.home.expanduser().resolve()
+        self._table = table_of(self._home, PORTS)
+        self._is_wanted = config.embedded.firewall and config.worker.tenant_mode == "tenant"
+
+    def protect(self, *more: int) -> str | None:
+        """Set the rules unless they are in force; return the reason if that failed.
+
+        `more` are ports of daemons that start for the first time.
+        """
+        if not self._is_wanted:
+            return None
+        rules = self._rules(more)
+        return None if _is_loaded(self._table, rules) else _nft(marked(rules))
+
+    def release(self) -> None:
+        """Remove the rules."""
+        if self._is_wanted and os.geteuid() == 0:
+            _nft(removal(self._table))
+
+    def missing(self) -> str | None:
+        """Return the reason why the ports are not protected; None if they are."""
+        if not self._config.embedded.firewall:
+            return "embedded.firewall is false"
+        if (reason := _obstacle()) is not None:
+            return reason
+        return None if _is_loaded(self._table, self._rules(())) else "the rules are not in force"
+
+    def ports_of_daemons(self) -> set[int]:
+        """Return the ports at which masters, workers and api-servers were started here."""
+        folder = self._home / "run"
+        files = folder.iterdir() if folder.is_dir() else ()
+        found = (_DAEMON_FILE.fullmatch(file.name) for file in files)
+        return {int(match.group(1)) for match in found if match is not None}
+
+    def _ports(self) -> Iterator[int]:
+        """Yield the configured ports, and the ports that servers and daemons have used here."""
+        config = self._config
+        yield from (config.master.port, config.worker.port)
+        yield from (config.api.port, config.api.gateway_port)
+        yield from self.ports_of_daemons()
+        if not config.database.url:
+            yield config.embedded.postgres_port
+            if (postgres := recorded_postgres(self._home)) is not None:
+                yield postgres.port
+        if not config.zookeeper.hosts:
+            yield config.embedded.zookeeper_port
+            if (zookeeper := recorded_zookeeper(self._home)) is not None:
+                yield zookeeper.port
+
+    def _rules(self, more: Collection[int]) -> str:
+        ports = {port for port in (*self._ports(), *more) if 0 < port <= _LAST_PORT}
+        trusted = {0, os.geteuid(), *_owners(self._home)}
+        # The next start of PostgreSQL may give its files to this account.
+        with suppress(ConfigurationError):
+            trusted.add(own_account(self._home).uid)
+        return answers(self._table, ports=ports, trusted=trusted)
 
 
 def firewall_of(config: Config, server: Server) -> Firewall:
@@ -111,9 +188,14 @@ def running_servers(config: Config) -> Iterator[tuple[Server, int]]:
             yield server, address.port
 
 
-def protect_running(config: Config) -> Mapping[Server, str]:
-    """Set missing rules for the servers that run; return the reason for each that has none."""
-    problems: dict[Server, str] = {}
+def protect_running(config: Config) -> Mapping[str, str]:
+    """Set missing rules for the ports of the cluster and for the servers that run.
+
+    Returns each reason for missing rules, by the name of the server or `PORTS`.
+    """
+    problems: dict[str, str] = {}
+    if (reason := PortGuard(config).protect()) is not None:
+        problems[PORTS] = reason
     for server, port in running_servers(config):
         firewall = firewall_of(config, server)
         firewall.protect(port)
@@ -127,6 +209,10 @@ def _owners(home: Path) -> Iterator[int]:
     for place in (home, home / "postgres", home / "zookeeper", zookeeper_file(home)):
         with suppress(OSError):
             yield place.lstat().st_uid
+
+
+def _is_loaded(table: str, rules: str) -> bool:
+    return _nft(f"list chain {table} {mark(rules)}\n") is None
 
 
 def _program() -> str | None:

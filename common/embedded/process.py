@@ -20,6 +20,7 @@ from pathlib import Path
 from common.clock import SystemClock
 from common.errors import ConfigurationError, SchedulerError
 from common.folders import closed_folder
+from common.port_holders import holder
 from common.ports import free_port, is_port_free
 from common.process_identity import is_alive, process_start_time
 
@@ -61,8 +62,9 @@ def choose_port(wanted: int, last: int | None, *, server: str, key: str) -> int:
     if wanted:
         if not is_port_free(wanted):
             raise ConfigurationError(
-                f"port {wanted} is in use, so the embedded {server} can't listen on it: "
-                f"end the program that has it, or set {key} to another port (0 takes a free one)"
+                f"port {wanted} is in use{holder(wanted)}, so the embedded {server} can't listen "
+                "on it: end the program that has it, "
+                f"or set {key} to another port (0 takes a free one)"
             )
         return wanted
     return last if last and is_port_free(last) else free_port()

@@ -23,6 +23,7 @@ from prometheus_client import make_wsgi_app
 
 from common.clock import SystemClock
 from common.errors import ConfigurationError
+from common.port_holders import holder
 from common.runtime.metrics import REGISTRY
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ class HealthServer:
             )
         except OSError as error:
             raise ConfigurationError(
-                f"can't listen on {host}:{port} ({error.strerror}): end the program that has the "
-                f"port, or choose another with --port or {setting}"
+                f"can't listen on {host}:{port} ({error.strerror}){holder(port)}: end the program "
+                f"that has the port, or choose another with --port or {setting}"
             ) from error
         self._server.routes, self._server.tls = {}, tls
         self._thread = threading.Thread(

@@ -10,12 +10,14 @@ from pathlib import Path
 from threading import Thread
 
 from common.config import Config
-from common.config.settings import WorkerConfig
+from common.config.settings import ApiConfig, MasterConfig, WorkerConfig
 from common.embedded.addresses import ZookeeperAddress, record, zookeeper_file
-from common.embedded.firewall import Firewall
+from common.embedded.firewall import Firewall, PortGuard
+from common.port_holders import holder
+from common.ports import free_port
 from common.process_identity import process_start_time
 from operations.checks import Result, firewall_findings
-from tests.firewalls import flood, need_firewall
+from tests.firewalls import a_task_at, flood, is_reached, need_firewall
 
 MALLORY, TRUDY = 61_001, 61_002
 """Accounts that need no names."""
@@ -53,6 +55,26 @@ def a_firewall(home: Path, server: str, *, connections: int = 5) -> Iterator[Fir
         yield firewall
     finally:
         firewall.release()
+
+
+@contextmanager
+def a_guard(config: Config) -> Iterator[PortGuard]:
+    need_firewall()
+    guard = PortGuard(config)
+    try:
+        yield guard
+    finally:
+        guard.release()
+
+
+def a_tenants_cluster(home: Path) -> Config:
+    """Settings with free ports, so that no rule concerns others of this computer."""
+    return Config(
+        home=home,
+        master=MasterConfig(port=free_port()),
+        worker=WorkerConfig(port=free_port(), tenant_mode="tenant"),
+        api=ApiConfig(port=free_port(), gateway_port=free_port()),
+    )
 
 
 def accepted(uid: int, port: int) -> int:
@@ -111,6 +133,51 @@ def test_two_homes_do_not_change_each_other_s_rules(tmp_path: Path) -> None:
         assert (accepted(MALLORY, first), accepted(MALLORY, second)) == (0, 0)
         other.release()
         assert (accepted(MALLORY, first), accepted(MALLORY, second)) == (0, 450)
+
+
+def test_x77_a_task_that_takes_the_port_of_a_daemon_gets_no_client(tmp_path: Path) -> None:
+    config = a_tenants_cluster(tmp_path)
+    (tmp_path / "run").mkdir()
+    former, other = free_port(), free_port()
+    # An api-server was started there, and is down.
+    (tmp_path / "run" / f"api-server-{former}.json").touch()
+    ports = (config.api.gateway_port, config.master.port, config.worker.port, former)
+    with a_guard(config) as guard:
+        with a_task_at(config.api.port, uid=MALLORY):
+            assert is_reached(config.api.port)
+            assert guard.protect() is None
+            assert not is_reached(config.api.port)
+            assert not is_reached(config.api.port, host="::1")
+        for port in ports:
+            with a_task_at(port, uid=MALLORY):
+                assert not is_reached(port)
+        with a_task_at(other, uid=MALLORY):
+            assert is_reached(other)
+        with a_task_at(config.api.port, uid=0):
+            assert is_reached(config.api.port)
+            assert is_reached(config.api.port, host="::1")
+
+
+def test_x77_a_port_in_use_names_the_process_and_its_task_run() -> None:
+    need_firewall()
+    port = free_port()
+    assert holder(port) == ""
+    with a_task_at(port, uid=MALLORY) as pid:
+        text = holder(port)
+    assert f"process {pid} of account {MALLORY}" in text
+    assert "task run 47" in text
+    assert f"`kill {pid}`" in text
+
+
+def test_the_doctor_names_ports_that_tenants_can_take(tmp_path: Path) -> None:
+    config = a_tenants_cluster(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / f"worker-server-{config.worker.port}.pid").touch()
+    with a_guard(config) as guard:
+        (before,) = firewall_findings(config)
+        guard.protect()
+        (after,) = firewall_findings(config)
+    assert (before.result, after.result) == (Result.WARNING, Result.OK)
 
 
 def test_the_doctor_names_a_server_that_tenants_can_block(tmp_path: Path) -> None:

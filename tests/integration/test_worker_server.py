@@ -42,6 +42,7 @@ from operations.tasks import find_task
 from operations.worker_logs import ask, opened_anywhere
 from orcaflow import datasets
 from tests.conftest import ZookeeperRoot
+from tests.firewalls import no_rules_after
 from tests.granting import GRANT_ALL, names_shared
 from tests.integration.spark_accounts import AS_ROOT, accounts, bare_python
 from tests.integration.task_kinds import own_url
@@ -403,7 +404,7 @@ print("published", open(file).read(), os.access(file, os.W_OK), os.access(place.
 @AS_ROOT
 def test_a_worker_in_mode_tenant_runs_tasks_as_their_tenants_accounts(cluster: Cluster) -> None:
     # The folders of `tmp_path` are closed to other accounts.
-    with tempfile.TemporaryDirectory(prefix="orcaflow-") as home:
+    with tempfile.TemporaryDirectory(prefix="orcaflow-") as home, no_rules_after(home):
         Path(home).chmod(0o711)
         nobody, _ = accounts(Path(home))
         cluster.home = Path(home) / "home"
@@ -426,8 +427,7 @@ def test_a_worker_in_mode_tenant_runs_tasks_as_their_tenants_accounts(cluster: C
             told = Path(log).read_text().splitlines()
             assert f"uid {nobody.uid} reached [] list False" in told
             assert "published rows False False" in told
-        own = cluster.home / "data" / "tenants" / nobody.name / "mine"
-        assert own.stat().st_uid == nobody.uid
+        assert (cluster.home / f"data/tenants/{nobody.name}/mine").stat().st_uid == nobody.uid
         daemon.send_signal(signal.SIGQUIT)
         assert daemon.wait(PATIENCE_SECONDS) == 0
 

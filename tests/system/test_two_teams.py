@@ -25,9 +25,9 @@ import psycopg2
 import pytest
 
 from common.embedded.addresses import postgres_address, zookeeper_address
-from common.errors import ServiceUnreachableError
+from common.errors import ConfigurationError, ServiceUnreachableError
 from operations.daemons import Kind
-from tests.firewalls import flood, need_firewall
+from tests.firewalls import a_task_at, flood, is_reached, need_firewall
 from tests.system.asking import Asking
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.unit.stream_specs import SMALL
@@ -501,6 +501,22 @@ def test_x76_an_account_that_floods_both_servers_keeps_no_other_client_out(teams
         found = {each["check"]: each["result"] for each in teams.admin("doctor")}
         assert (found["postgresql"], found["zookeeper"], found["firewall"]) == ("ok", "ok", "ok")
     assert accepted == [20, 0]
+
+
+def test_x77_a_task_that_takes_the_port_of_the_api_server_gets_no_client(teams: Teams) -> None:
+    need_firewall()
+    cluster = teams.cluster
+    (port,) = cluster.ports(Kind.API)
+    account = pwd.getpwnam(ACCOUNTS["dev"])
+    cluster.stop(Kind.API, port)
+    with a_task_at(port, uid=account.pw_uid) as pid:
+        assert not is_reached(port)
+        named = rf"process {pid} of account {account.pw_name}, .*`kill {pid}`"
+        with pytest.raises(ConfigurationError, match=named):
+            cluster.daemons.start_daemon(Kind.API, port)
+        assert not is_reached(port)
+    cluster.daemons.start_daemon(Kind.API, port)
+    assert teams.run("dana", "definition", "list", "--project", "dev")[0] == 0
 
 
 def test_embedded_servers_that_were_killed_come_back_and_work_continues(

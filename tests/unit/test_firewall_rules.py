@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.firewall_rules import Limits, mark, marked, removal, ruleset, table_of
+from common.firewall_rules import Limits, answers, mark, marked, removal, ruleset, table_of
 
 LIMITS = Limits(each=20, together=100)
 
@@ -52,6 +52,12 @@ def test_each_server_of_each_home_has_a_table() -> None:
     assert len(names) == 6
     # A path never becomes part of the text.
     assert all(name.replace("_", "").replace(" ", "").isalnum() for name in names)
+
+
+def test_programs_of_other_accounts_send_nothing_from_the_ports_of_the_cluster() -> None:
+    text = answers("inet orcaflow", ports={12345, 1234}, trusted={998, 0})
+    assert "    tcp sport { 1234, 12345 } meta skuid != { 0, 998 } drop\n" in text
+    assert text.startswith(removal("inet orcaflow") + "table inet orcaflow {\n")
 
 
 def test_a_mark_shows_which_rules_are_loaded() -> None:

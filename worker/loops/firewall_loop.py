@@ -1,4 +1,4 @@
-"""Sets missing firewall rules of the embedded servers, on workers in mode `tenant`.
+"""Sets missing firewall rules of the cluster, on workers in mode `tenant`.
 
 The start of a server sets its rules. They are missing if the server was started before mode
 `tenant` was set, or if the rules of the computer were flushed since.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from common.embedded.firewall import CURE, Server
+from common.embedded.firewall import CURE, PORTS, PORTS_CURE
 
 log = logging.getLogger(__name__)
 
@@ -19,19 +19,26 @@ _INTERVAL: Final = timedelta(seconds=30)
 
 
 class FirewallLoop:
-    """Calls `protect`, which returns the reason for each server without rules."""
+    """Calls `protect`, which returns the reason for each server, or `PORTS`, without rules."""
 
     name = "firewall"
 
-    def __init__(self, protect: Callable[[], Mapping[Server, str]]) -> None:
+    def __init__(self, protect: Callable[[], Mapping[str, str]]) -> None:
         self._protect = protect
-        self._known: Mapping[Server, str] = {}
+        self._known: Mapping[str, str] = {}
 
     def run_once(self) -> timedelta:
         """Set missing rules, and log each new reason for which they cannot be set."""
         found = self._protect()
         for server, cause in found.items():
-            if self._known.get(server) != cause:
+            if self._known.get(server) == cause:
+                continue
+            if server == PORTS:
+                log.warning(
+                    "tasks of tenants can take the ports of daemons that are down",
+                    extra={"cause": cause, "cure": PORTS_CURE},
+                )
+            else:
                 log.warning(
                     "tasks of tenants can block an embedded server",
                     extra={"server": server, "cause": cause, "cure": CURE},
