@@ -19,6 +19,7 @@ from operations.definitions import export_definition, import_definitions
 from operations.deleting import delete_definitions
 from operations.drafts import draft, publish_draft, save_draft
 from operations.errors import ForbiddenError
+from operations.importing import Imported
 from operations.linting import read_content
 from operations.projects import edit_project
 from operations.proposals import approve, proposal_detail, propose
@@ -384,7 +385,7 @@ def test_x42_a_code_with_the_code_of_another_project_is_like_a_missing_one(
         for number, code in codes.items():
             connection.execute(update(t.project).where(t.project.c.id == number).values(code=code))
 
-    def saved(reference: dict[str, Any]) -> int:
+    def saved(reference: dict[str, Any]) -> Imported:
         read = read_content(
             json.dumps([exported("night", "x", waits(**reference))]).encode(),
             resources=ada.config.data_dir / "resources",
@@ -398,22 +399,24 @@ def test_x42_a_code_with_the_code_of_another_project_is_like_a_missing_one(
             only_new=False,
             own_codes=True,
         )
-        return found.id
+        return found
 
-    def refused(reference: dict[str, Any]) -> str:
-        with pytest.raises(InvalidFilesError) as error:
-            saved(reference)
-        return "\n".join(each.text for each in error.value.found)
+    def kept_offline(reference: dict[str, Any]) -> list[str]:
+        found = [str(each) for each in saved(reference).findings if each.keeps_offline]
+        assert found
+        return found
 
     for number, project in ((foreign, dev), (own, prod)):
         code = {"definitionCode": number, "projectCode": codes[project]}
-        assert bound(db, saved(code)) == [(number, project)]
+        assert bound(db, saved(code).id) == [(number, project)]
         name = {"definitionName": "load", "projectCode": codes[project]}
         assert bound(db, made(ada, prod, document("late", waits(**name)))) == [(number, project)]
-    nobody = refused({"definitionCode": own + 1000, "projectCode": codes[prod]})
+    nobody = kept_offline({"definitionCode": own + 1000, "projectCode": codes[prod]})
     for project in (codes[dev], 10**13 + 9, dev):
-        told = refused({"definitionCode": own, "projectCode": project})
-        assert told.replace(str(own), "N") == nobody.replace(str(own + 1000), "N")
+        foreign_one = kept_offline({"definitionCode": own, "projectCode": project})
+        assert [each.replace(str(own), "N") for each in foreign_one] == [
+            each.replace(str(own + 1000), "N") for each in nobody
+        ]
     name = {"definitionName": "load", "projectCode": 10**13 + 9}
     assert "there is no" in refusal(ada, prod, document("late", waits(**name)))
 
@@ -427,6 +430,7 @@ def test_an_export_of_a_whole_project_means_the_project_into_which_it_is_importe
     night = exported("night", "etl", waits(definitionName="load", projectName="etl"))
     assert bound(db, made(owner, prod, night)) == [(own, prod)]
     late = exported("late", "etl", waits(definitionName="load", projectName="dwh"))
-    told = refusal(owner, prod, late)
-    assert "in the project 'dwh'" in told
-    assert "(--project), or change projectName" in told
+    (found,) = imported(owner, prod, late)
+    (kept,) = [each for each in found.findings if each.keeps_offline]
+    assert "in the project 'dwh'" in kept.problem
+    assert "(--project), or change projectName" in str(kept)
