@@ -37,7 +37,7 @@ def test_by_hand_there_are_no_parameters_and_outputs_are_reported(
 ) -> None:
     assert dict(params) == {}
     output("rows", 5)
-    with pytest.raises(KeyError, match="in params.datasources of a PYTHON or PYSPARK task"):
+    with pytest.raises(KeyError, match=r"in params\.datasources of a PYTHON or PYSPARK task"):
         datasource("shop")
     assert "shop" not in params
 
