@@ -102,7 +102,7 @@ def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:
         if "pg_advisory" in statement or statement.startswith("PREPARE"):
             return
         # A prepared statement is carried out with settings of its own.
-        settings, _, explained = statement.rpartition("; ")
+        settings, _, explained = statement.rpartition(";")
         with cursor.connection.cursor() as other:
             other.execute(f"{settings}; EXPLAIN (ANALYZE, FORMAT JSON) {explained}", values)
             (document,) = other.fetchone()
