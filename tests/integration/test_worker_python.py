@@ -307,6 +307,18 @@ def _check_file_of_a_user(pythons: Pythons, home: Path) -> None:
     assert end.state is TaskState.SUCCESS
     assert printed[0].startswith("other ")
     assert "3-ed39" not in printed[0]
+    # The kernel follows a link before it goes up by `..`.
+    deep = home / "scripts" / "deep"
+    deep.mkdir(parents=True)
+    (home / "way").symlink_to(deep)
+    (home / "scripts" / "main.py").write_text("print('by a link')")
+    for file in (
+        home / "way" / ".." / "main.py",
+        home / "way/../../resources/users/3-ed39/lib/main.py",
+    ):
+        end, printed = pythons.run(None, params={"file": str(file)}, tenant_code="alice")
+        assert end.state is TaskState.SUCCESS, printed
+        assert "3-ed39" not in printed[0]
 
 
 @AS_ROOT

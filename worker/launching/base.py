@@ -265,10 +265,12 @@ class TaskContext:
 
         The folder's name protects its files, and other accounts can read command lines.
         """
-        users, path = self.resources / USERS, Path(os.path.normpath(path))
-        if self.account is None or not path.is_relative_to(users):
+        if self.account is None:
             return path
-        folder, *rest = path.relative_to(users).parts
+        users, real = (self.resources / USERS).resolve(), path.resolve()
+        if not real.is_relative_to(users):
+            return path
+        folder, *rest = real.relative_to(users).parts
         link = self.directory / f"{self.app_id}_resources"
         link.symlink_to(users / folder)
         return link.joinpath(*rest)
