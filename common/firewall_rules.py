@@ -31,7 +31,7 @@ class Limits:
 
 
 def table_of(home: Path, server: str) -> str:
-    """Return the family and name of the table for a server; each home has tables of its own."""
+    """Return the family and name of the table for a server; each home has separate tables."""
     digest = sha256(str(home).encode(errors="surrogateescape")).hexdigest()[:_DIGEST_LENGTH]
     return f"{_FAMILY} orcaflow_{server}_{digest}"
 

@@ -15,7 +15,7 @@ PASSABLE: Final = 0o711
 """Others may pass through, to what is theirs below, and list nothing."""
 
 USERS: Final = "users"
-"""In the folder of resources: a folder for each user, whose name others can't guess."""
+"""In the folder of resources: the parent of one folder for each user, with an unguessable name."""
 
 _OTHERS = 0o007
 _OTHERS_WRITE = 0o002

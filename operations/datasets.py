@@ -44,7 +44,7 @@ class DatasetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRows:
-    """Rows of a dataset by column, in no order; `rows` counts those of all its segments."""
+    """Rows of a dataset by column, in any order; `rows` is the count of all its segments."""
 
     columns: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]

@@ -201,8 +201,7 @@ def has_children(document: Mapping[str, Any]) -> bool:
 def inherited_names(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     """Return the parameters that each definition may have of its parents, by its name.
 
-    A sub process inherits the parameters and outputs of all of its parents, and those that they
-    inherit themselves.
+    A sub process inherits the parameters and outputs of its parents and of their parents.
     """
     parents: dict[str, set[str]] = {name: set() for name in documents}
     for parent, document in documents.items():

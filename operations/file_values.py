@@ -1,4 +1,4 @@
-"""Reads the single values that a file gives beside the JSON of a definition.
+"""Reads the single values that a file gives in addition to the JSON of a definition.
 
 A value that can't be taken adds a text to a list of mistakes, and the default is returned.
 """

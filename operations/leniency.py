@@ -61,7 +61,7 @@ def of_foreign_type(node: str, kind: str) -> Finding:
 
 
 def of_unknown_task(node: str) -> Finding:
-    """Return the finding about a DEPENDENT that looks at a task by a code of no file."""
+    """Return the finding about a DEPENDENT item with a task code that no file defines."""
     return Finding(
         severity=Severity.WARNING,
         node=node,

@@ -40,7 +40,7 @@ _SETTING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text with its place; `is_script` if it has variables of its own.
+    """A text with its place; `is_script` if its language has variables.
 
     Without a parameter the task fails by a `!{name}` in it if `is_named`, and by a `${name}` if
     `needs_values`.

@@ -1,7 +1,7 @@
 """Real servers for every test: one PostgreSQL and one ZooKeeper, in a temporary home.
 
-All xdist workers share them, and so do the runs of pytest that `bin/test` starts side by side: the
-first that asks starts them, the last that ends stops them. A test
+The xdist workers and the parallel runs of `bin/test` share them. The first run starts them, and the
+last run stops them. A test
 gets a database of its own (`database_url`, or `migrated_url` with the schema in it) and a node of its
 own (`zk_root`), so none sees another's. The schema is migrated once; each further database with it is
 a copy. The server syncs nothing to disk: tests about durability start servers of their own. It vacuums
@@ -51,7 +51,7 @@ STARTED_WITHIN = timedelta(minutes=3)
 """Far more than the start of a server takes on a busy machine."""
 
 _SERVERS = os.environ.get("ORCAFLOW_TEST_SERVERS")
-"""The home of the servers that several runs of pytest share; None if a run has its own."""
+"""The home of the servers that several runs of pytest share; None for servers of this run."""
 
 MIGRATED = "migrated"
 """The database that all others with the schema are copied from."""

@@ -3,10 +3,10 @@
 A task can connect to every port of the loopback interface, and neither server can limit clients by
 account before they log in. The kernel knows the account of a connection, so nftables refuses or
 limits it. `PortGuard` also keeps tasks from answering at the port of a daemon that is down. The
-rules are in tables of Orcaflow's own; other tables are not read or changed.
+rules are in separate tables; the tables of other programs are not read or changed.
 
-A server starts without rules where they cannot be set. `Firewall` then has the reason, which the
-caller shows or logs.
+A server starts without rules where they cannot be set. The caller then shows or logs the reason,
+which is an attribute of `Firewall`.
 """
 
 from __future__ import annotations

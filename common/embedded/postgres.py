@@ -210,7 +210,7 @@ class EmbeddedPostgres:
             key="embedded.postgres_port",
         )
         self._disown_a_foreign_pid()
-        # Before the server listens: a connection that is made earlier would not be counted.
+        # Before the server listens: the rules do not count connections that exist already.
         self.firewall.protect(port)
         deadline = _clock.monotonic() + self._start_within.total_seconds()
         while True:

@@ -30,7 +30,7 @@ def zookeeper_of(
         port=embedded.zookeeper_port if port is None else port,
         tick_ms=embedded.zookeeper_tick_ms,
         heap_mb=embedded.zookeeper_heap_mb,
-        # Servers that the settings name have a credential of their own.
+        # The settings contain the credential of a server that they name.
         digest="" if config.zookeeper.hosts else zookeeper_digest(config),
         start_within=within,
         firewall=firewall_of(config, "zookeeper"),

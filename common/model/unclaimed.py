@@ -16,7 +16,7 @@ _WITHIN: Final = re.compile(r" claimed it within ([0-9]{1,9}(?:\.[0-9]{1,9})?) s
 
 
 def unclaimed_reason(workers: Iterable[str], timeout: timedelta) -> str:
-    """Return the reason; `workers` are those that had this long to claim the attempt."""
+    """Return the reason; `workers` had this long to claim the attempt."""
     return (
         f"{_BEGIN}none of {', '.join(dict.fromkeys(workers))} claimed it within"
         f" {timeout.total_seconds():g} s (master.task_assignment_timeout_seconds)"

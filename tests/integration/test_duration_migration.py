@@ -50,7 +50,8 @@ def test_runs_of_before_count_the_time_in_which_their_attempts_ran(
         bring_to(db, "0025")
         a_run(db, 1, restarted=None)
         a_run(db, 2, restarted=50)
-        # Two at once, one apart, one after the restart, one that never began, a clock set back.
+        # Two attempts overlap, the third is apart, the fourth follows the restart, the fifth did not
+        # start, and the clock was set back before the last.
         spans = ((0, 2), (1, 3), (10, 11), (51, 55), (None, 20), (30, 29))
         for number, (start, end) in enumerate(spans, start=1):
             an_attempt(db, 2, number, start, end)

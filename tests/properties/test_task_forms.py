@@ -20,11 +20,8 @@ from tests.unit.task_forms import GOOD, PLACES, RULES, VALUES, launched
 
 VALUE = "v1"
 # The parameters are those of the test, and an import replaces names of data sources by ids.
-_GIVEN = (
-    "localParams",
-    "datasource",
-    "datasourceName",
-)  # Where lint and launcher once disagreed: SQL with a parameter, and keys that are read as they are.
+_GIVEN = ("localParams", "datasource", "datasourceName")
+# Lint and launcher once disagreed about SQL with a parameter, and about keys without placeholders.
 _SCRIPTS = {"rawScript", "sql"}
 _LITERAL = {"environment"}
 
@@ -51,7 +48,7 @@ values = st.one_of(
 
 
 def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Documents of a type: those of a good task with any keys changed."""
+    """Documents of a type: a good task with any keys changed."""
     keys = _keys(name)
     changes = st.dictionaries(st.sampled_from(keys), values, min_size=1, max_size=2)
     return changes.map(lambda changed: {**GOOD[name], **changed})

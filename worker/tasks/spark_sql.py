@@ -3,9 +3,9 @@
 The session is one as PYSPARK's (`worker.launching.spark_session`). Statements are separated by `;`.
 Parameters are bound by name, `:day`, with the types that were declared for them. In an inline
 script `${day}` becomes a literal of the type (`worker.launching.spark_values`), `!{table}` the name
-that is the value (`worker.launching.statement_names`), and time placeholders their dates, since
-only the author's own words can stand in them; a file is run as it is, and read by the task's own
-process alone. Up to `limit` rows of the last query go into a CSV file beside the log,
+that is the value (`worker.launching.statement_names`), and time placeholders their dates. Nothing
+is replaced in a file, which only the process of the task reads.
+Up to `limit` rows of the last query go into a CSV file next to the log,
 and the first `displayRows` into the log; a declared OUT parameter takes the column of its name, as
 in SQL.
 """

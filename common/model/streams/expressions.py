@@ -2,7 +2,7 @@
 
 Pure. Operators, from the tightest: unary `-` and `!`; `^`, which joins from the right; `*` `/` `%`;
 `+` `-`; comparisons; `&&` and `||`, which Druid ranks equal, so that mixing them takes parentheses
-here. Names are columns, also in double quotes; texts stand in single quotes. Unknown functions and
+here. Names are columns, also in double quotes; texts have single quotes. Unknown functions and
 wrong numbers of arguments are refused. An argument that Spark needs before it reads records (a
 type, a unit, a period, a pattern) has to be a constant. It is checked here, so that no task fails
 because of it.

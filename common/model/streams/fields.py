@@ -134,8 +134,8 @@ class Fields:
     ) -> timedelta | _Value:
         """Return a fixed length.
 
-        `default` may be None for an optional limit. `FOREVER` is None then too, because nothing
-        ever reaches it.
+        Return None for `FOREVER` if the default is None: the key is an optional limit, and no time
+        reaches that one.
         """
         text = self.raw(key)
         if text is None:

@@ -156,7 +156,7 @@ def _kafka(top: Fields, rules: Rules) -> SupervisorSpec:
     if "spec" in top:
         parts = top.required("spec")
         for key in _PARTS:
-            # The same part twice is no key without effect: Druid shows every part so.
+            # Druid shows every part twice, so an equal copy is not listed as without effect.
             if top.raw(key) != parts.raw(key):
                 top.ignore(key)
     read = read_schema(parts.required("dataSchema"))

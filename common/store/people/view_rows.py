@@ -100,4 +100,4 @@ class TaskInstanceView(NamedTuple):
     progress: str | None = None
     usage: str | None = None
     lost_at: datetime | None = None
-    """Since when nobody knows whether its processes run; None while that is known."""
+    """The time at which the contact with its processes was lost; None during a contact."""
