@@ -64,6 +64,14 @@ def flood(uid: int, ports: Sequence[int]) -> Iterator[list[int]]:
         client.stdout.close()
 
 
+def is_limited(accepted: int, limit: int) -> bool:
+    """Return True if the kernel kept to a limit of connections.
+
+    It may accept a few more: it does not count a connection that conntrack has not confirmed yet.
+    """
+    return limit <= accepted <= limit + 3
+
+
 _LISTENER = """
 import os, socket, sys
 uid = int(sys.argv[1])
