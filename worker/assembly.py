@@ -27,6 +27,7 @@ from worker.loops.kill_loop import KillLoop
 from worker.loops.lease_loop import LeaseLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.reporter import Reporter
+from worker.loops.task_shares import TaskShares
 from worker.loops.track_loop import TrackLoop
 
 MakeAttempts: TypeAlias = Callable[[Ended, Started], LocalAttempts]
@@ -79,6 +80,16 @@ class Worker:
             node=lambda: self.identity.node,
             slots=config.exec_threads,
             complement_slots=config.complement_threads or config.exec_threads,
+            shares=TaskShares(
+                store=store,
+                attempts=self.attempts,
+                clock=clock,
+                percent=config.project_share_percent,
+                slots=config.exec_threads,
+                complement_slots=config.complement_threads or config.exec_threads,
+                group_ids=group_ids,
+                is_reserved=config.reserved,
+            ),
             group_ids=group_ids,
             ip=ip,
             address=address,

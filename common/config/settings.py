@@ -20,6 +20,7 @@ _FORBID_UNKNOWN: dict[str, object] = {"extra": "forbid"}
 Port = Annotated[int, Ge(1), Le(65535)]
 PortOrFree = Annotated[int, Ge(0), Le(65535)]
 Positive = Annotated[int, Ge(1)]
+Percent = Annotated[int, Ge(1), Le(100)]
 Seconds = Annotated[float, Gt(0), Le(86_400)]
 WholeSeconds = Annotated[int, Ge(1), Le(86_400)]
 
@@ -182,6 +183,8 @@ class WorkerConfig:
     """Serves health and metrics; several workers on one host differ by it."""
     exec_threads: Positive = 100
     """Slots: tasks at the same time (not threads). Those of complements don't keep others out."""
+    project_share_percent: Percent = 80
+    """Percentage of the slots for one project while others exist; 100 disables the limit."""
     complement_threads: Annotated[int, Ge(0)] = 0
     """Tasks of complements at the same time, in slots that are empty; 0 is as many as slots."""
     complement_niceness: Annotated[int, Ge(0), Le(19)] = 5

@@ -34,6 +34,7 @@ from common.store.worker.ports import (
 from common.store.worker.task_facts import facts_of
 from tests.memory.alerts import alert_of_long_task
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
+from tests.memory.project_slots import projects_of_attempts, several_projects
 from tests.memory.reading import entry_of
 from tests.memory.rows import (
     LogTailRecord,
@@ -197,6 +198,14 @@ class MemoryTaskStore(TaskStore):
             for project, code in wanted
             if row.code == code and self._db.is_granted(GrantKind.ENVIRONMENT, row.code, project)
         }
+
+    def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        self._db.read_hook("projects")
+        return projects_of_attempts(self._db, task_instance_ids)
+
+    def several_projects(self, group_ids: Collection[int] | None = None) -> bool:
+        self._db.read_hook("several_projects")
+        return several_projects(self._db, group_ids)
 
     def running(self, node: Node) -> dict[int, bool]:
         self._db.read_hook("running")

@@ -16,6 +16,8 @@ are claimed before their entries are seen, which are then only taken out of the 
 A complement *yields*: its attempts take slots that nothing holds, while any other takes each slot
 that no other such holds, as if the complement's were not there. So a live run never waits for a
 complement to let go of a slot, and a worker may have more attempts than slots for a while.
+
+Entries of a project that holds its share of the slots are passed over (`worker.loops.task_shares`).
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from worker.launching.base import environment_code
 from worker.launching.datasource import datasource_ids
 from worker.loops.gathering import gathering_seconds
 from worker.loops.given_up import GivenUpClaims
+from worker.loops.task_shares import TaskShares
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +94,7 @@ class ClaimLoop:
         node: Callable[[], Node | None],
         slots: int,
         complement_slots: int,
+        shares: TaskShares,
         group_ids: Callable[[], Collection[int]],
         ip: int | None,
         address: str = "",
@@ -134,6 +138,8 @@ class ClaimLoop:
         # None until the rows are queried.
         self._unsure_claimed_at: datetime | None = None
         self._given_up = GivenUpClaims(store=store, queue=queue, node=node)
+        self._shares = shares
+        self._has_passed_over = False
         # The time of the first pass without an answer, and the entries released since then.
         self._unanswered_since: float | None = None
         self._let_go_of: tuple[QueueEntry, ...] = ()
@@ -267,7 +273,8 @@ class ClaimLoop:
         number = len(wanted)
         left = room.empty if all(entry.yields for entry in wanted) else room.live
         enough = min(self._batch, self._slots // _GATHERED_SHARE)
-        if number < left or number >= enough or number == len(self._entries):
+        is_all = number < left and not self._has_passed_over
+        if is_all or number >= enough or number == len(self._entries):
             return timedelta()
         gathering = gathering_seconds(self._attempts.waiting())
         passed = self._clock.monotonic() - self._claimed_at
@@ -402,14 +409,17 @@ class ClaimLoop:
         return self._suiting(entries, groups, room)
 
     def _suiting(
-        self, entries: Iterable[QueueEntry], groups: Collection[int], room: _Room
+        self, entries: Sequence[QueueEntry], groups: Collection[int], room: _Room
     ) -> tuple[QueueEntry, ...]:
         found: list[QueueEntry] = []
         live, empty, complement = room.live, room.empty, room.complement
+        admission = self._shares.admission(entries, most=min(self._batch, live))
         for entry in entries:
             if len(found) == self._batch or live <= 0:
                 break
             if entry.yields and (empty <= 0 or complement <= 0):
+                continue
+            if admission is not None and not admission.admits(entry):
                 continue
             if entry.suits(
                 group_ids=groups,
@@ -418,11 +428,14 @@ class ClaimLoop:
                 is_reserved=self._is_reserved,
             ):
                 found.append(entry)
+                if admission is not None:
+                    admission.take(entry)
                 empty -= 1
                 if entry.yields:
                     complement -= 1
                 else:
                     live -= 1
+        self._has_passed_over = admission is not None and admission.has_refused
         return tuple(found)
 
     def _claim_rows(self, node: Node, entries: tuple[QueueEntry, ...]) -> tuple[ClaimedTask, ...]:

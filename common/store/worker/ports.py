@@ -238,6 +238,17 @@ class TaskStore(Protocol):
         """
         ...
 
+    def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        """Return the project that each attempt is charged to: that of the root of its run's tree.
+
+        0 for an attempt that does not exist, or whose definition does not.
+        """
+        ...
+
+    def several_projects(self, group_ids: Collection[int] | None = None) -> bool:
+        """Return True if several projects have definitions; with groups, if several use these."""
+        ...
+
     def running(self, node: Node) -> dict[int, bool]:
         """Return the attempts that this incarnation holds; True for those to be killed."""
         ...

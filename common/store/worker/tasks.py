@@ -51,6 +51,7 @@ from common.model.workers import WorkerMode, mode_of
 from common.store.alerts import alert_of_timed_out_attempts
 from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
+from common.store.project_slots import projects_of_attempts, several_projects
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -80,6 +81,7 @@ from common.store.worker.granted import (
     lacked,
     unless_granted,
 )
+from common.store.worker.kept_files import existing_runs, succeeded_attempts
 from common.store.worker.log_tails import keep_tails, log_places
 from common.store.worker.lost_attempts import found_gone, lost_attempts
 from common.store.worker.offers import record_offer
@@ -353,13 +355,6 @@ _KEPT: Final = (
     .where(task_instance.c.host == bindparam("worker_host"))
 )
 
-_EXISTING: Final = select(process_instance.c.id).where(process_instance.c.id == any_of("ids"))
-_SUCCEEDED: Final = (
-    select(task_instance.c.id)
-    .where(task_instance.c.id == any_of("ids"))
-    .where(task_instance.c.state.in_((TaskState.SUCCESS, TaskState.FORCED_SUCCESS)))
-)
-
 
 class PostgresTaskStore(TaskStore):
     """`TaskStore` on PostgreSQL."""
@@ -471,6 +466,12 @@ class PostgresTaskStore(TaskStore):
     def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
         return environments(self._engine, wanted)
 
+    def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
+        return projects_of_attempts(self._engine, task_instance_ids)
+
+    def several_projects(self, group_ids: Collection[int] | None = None) -> bool:
+        return several_projects(self._engine, group_ids)
+
     def running(self, node: Node) -> dict[int, bool]:
         rows = repeatable(self._engine, lambda db: db.execute(_RUNNING, _holder(node)).all())
         return {row.id: row.wanted_state == TaskState.KILL for row in rows}
@@ -528,8 +529,7 @@ class PostgresTaskStore(TaskStore):
         return answers
 
     def existing(self, process_instance_ids: Collection[int]) -> frozenset[int]:
-        asked = {"ids": possible_ids(process_instance_ids)}
-        return frozenset(repeatable(self._engine, lambda db: db.scalars(_EXISTING, asked).all()))
+        return existing_runs(self._engine, process_instance_ids)
 
     def log_places(self, task_instance_ids: Collection[int]) -> dict[int, int]:
         return log_places(self._engine, task_instance_ids)
@@ -544,8 +544,7 @@ class PostgresTaskStore(TaskStore):
         record_offer(self._engine, node, offer)
 
     def succeeded(self, task_instance_ids: Collection[int]) -> frozenset[int]:
-        asked = {"ids": possible_ids(task_instance_ids)}
-        return frozenset(repeatable(self._engine, lambda db: db.scalars(_SUCCEEDED, asked).all()))
+        return succeeded_attempts(self._engine, task_instance_ids)
 
 
 def _holder(node: Node) -> dict[str, Any]:

@@ -173,9 +173,28 @@ class Place:
             **{"process_instance_id": self.process, **columns},
         )
 
-    def submit(self, *, group: int = -1, priority: int = 2, complement: bool = False) -> int:
-        """A submitted attempt, in the tables and in the queue."""
-        run = self.complement if complement else self.process
+    def run_of(self, project: int, **columns: object) -> int:
+        """A run of another project."""
+        return self._run(
+            self.database.insert(
+                self.database.definitions,
+                name=f"d{project}",
+                project_id=project,
+                process_definition_json="{}",
+            ),
+            **columns,
+        )
+
+    def submit(
+        self,
+        *,
+        group: int = -1,
+        priority: int = 2,
+        complement: bool = False,
+        of: int | None = None,
+    ) -> int:
+        """A submitted attempt of the run `of`, in the tables and in the queue."""
+        run = of or (self.complement if complement else self.process)
         task = self.row(process_instance_id=run, worker_group_id=group)
         entry = replace(self.entry(task, group=group, priority=priority), yields=complement)
         self.registry.task_queue.offer([replace(entry, process_instance_id=run)])
