@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
+from functools import partial
 
 from common.config import Config
 from common.store import schema
 from common.store.connect import Engine, place_of
-from common.store.database_check import refuse_unfit
 from common.store.reading import READER, reading_statements
-from common.store.schema import REVISION, FormerRules
-from operations.secret_keys import make_key_of_new
+from common.store.schema import REVISION, REVISIONS, FormerRules
 from operations.session import Session
-from operations.times import cluster_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +37,22 @@ def upgrade_database(session: Session) -> DatabaseRevision:
 
 def bring_up(config: Config, engine: Engine) -> list[str]:
     """Apply the revisions that are missing, and return them; a new database gets its key."""
-    former = FormerRules(
+    applied = schema.upgrade(engine, os_user=getpass.getuser(), former=partial(_former, config))
+    if REVISIONS[0] in applied:
+        # Imported here, because every start of a cluster calls this function.
+        from operations.secret_keys import make_key_of_new
+
+        make_key_of_new(config, engine)
+    return applied
+
+
+def _former(config: Config) -> FormerRules:
+    # Imported here for the same reason.
+    from operations.times import cluster_zone
+
+    return FormerRules(
         complement_uses_chosen_date=config.complement_uses_chosen_date, zone=cluster_zone(config)
     )
-    applied = schema.upgrade(engine, os_user=getpass.getuser(), former=former)
-    return make_key_of_new(config, engine, applied)
 
 
 def check_database(session: Session) -> DatabaseRevision:
@@ -51,6 +60,9 @@ def check_database(session: Session) -> DatabaseRevision:
 
     Raises `ConfigurationError` for an unfit database, or for the schema of another version.
     """
+    # Imported here for the same reason.
+    from common.store.database_check import refuse_unfit
+
     refuse_unfit(session.engine)
     schema.check(session.engine)
     return DatabaseRevision(database=place_of(session.url))

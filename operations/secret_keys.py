@@ -12,7 +12,6 @@ from common.store.connect import Connection, Engine
 from common.store.people.datasources import datasources
 from common.store.people.environments import environments
 from common.store.people.sealed_columns import has_encrypted_parameters
-from common.store.schema import REVISIONS
 from operations.session import Session
 
 
@@ -42,12 +41,10 @@ def keys_made(config: Config, db: Connection, *, for_parameters: bool = False) -
     return keys
 
 
-def make_key_of_new(config: Config, engine: Engine, applied: list[str]) -> list[str]:
-    """Create the key if the upgrade has just created the schema; return `applied`."""
-    if REVISIONS[0] in applied:
-        with engine.connect() as db:
-            keys_made(config, db, for_parameters=True)
-    return applied
+def make_key_of_new(config: Config, engine: Engine) -> None:
+    """Create the key of a new database."""
+    with engine.connect() as db:
+        keys_made(config, db, for_parameters=True)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ servers it is optional, and an administrator creates it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -27,6 +28,12 @@ SCHEMA: Final = READER
 
 _OURS: Final = "Views of Orcaflow, made for "
 """The prefix of the comment on a schema that this module created."""
+
+VIEWS: Final = "a2aa490a981144c3"
+"""The digest of the statements of the views. `tests/house/test_schema_sql.py` keeps it current.
+
+Each start compares it, because the statements themselves need all tables, which take long to make.
+"""
 
 _SUSPICIOUS: Final = (
     "passw|pwd|pass.?phrase|secret|token|credential|psk|authorization|cookie|digest|signature"
@@ -54,8 +61,8 @@ def allow_reading(db: Connection) -> bool:
     found = db.execute(_STATE, {"role": READER, "schema": SCHEMA}).one()
     if not found.has_role:
         return False
-    statements = reading_statements(database=found.database, schema=found.tables_in)
-    if found.made_for == _description(statements):
+    description = _description(database=found.database, schema=found.tables_in)
+    if found.made_for == description:
         return True
     if not found.may_make:
         log.warning(
@@ -63,9 +70,9 @@ def allow_reading(db: Connection) -> bool:
             extra={"role": READER, "cure": "run the output of `orcaflow db reader-sql`"},
         )
         return False
-    for each in statements:
+    for each in reading_statements(database=found.database, schema=found.tables_in):
         db.exec_driver_sql(each.replace("%", "%%"))
-    db.exec_driver_sql(f"COMMENT ON SCHEMA {SCHEMA} IS '{_description(statements)}'")
+    db.exec_driver_sql(f"COMMENT ON SCHEMA {SCHEMA} IS '{description}'")
     return True
 
 
@@ -127,6 +134,11 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-def _description(statements: list[str]) -> str:
+def digest_of(texts: Iterable[str]) -> str:
+    """Return a short digest of texts, such as the statements of the views."""
+    return sha256(";".join(texts).encode()).hexdigest()[:16]
+
+
+def _description(*, database: str, schema: str) -> str:
     """Return the comment of the schema; later starts compare it to detect changes."""
-    return f"{_OURS}{sha256(';'.join(statements).encode()).hexdigest()[:16]}"
+    return f"{_OURS}{digest_of((VIEWS, database, schema))}"

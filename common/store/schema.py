@@ -40,7 +40,6 @@ from common.model.commands import RESTARTING_COMMANDS, CommandType
 from common.model.grants import GrantKind
 from common.model.states import FINISHED_TASK_CODES, TERMINAL_PROCESS_CODES
 from common.store import tables
-from common.store.database_check import refuse_unfit
 from common.store.reading import allow_reading, drop_views
 from common.store.tables.columns import among
 
@@ -334,24 +333,25 @@ def upgrade(
     os_user: str,
     patience: timedelta = _PATIENCE,
     pause: Callable[[float], object] = sleep,
-    former: FormerRules | None = None,
+    former: Callable[[], FormerRules] = FormerRules,
 ) -> list[str]:
     """Apply what is missing, all of it or nothing; returns the revisions applied, none if current.
 
     `os_user` becomes the first tenant's code when the schema is new: the account that runs the
-    tasks of a fresh installation. `former`: the rules of dates for what there is. Two upgrades at
-    once are safe: the second waits, and finds nothing to do. Raises `SchemaBusyError` if a table is
-    never free for `patience`; it is waited for a second at a time, so that daemons go on.
+    tasks of a fresh installation. `former` returns the rules of dates for existing rows. Two
+    simultaneous upgrades are safe: the second waits and changes nothing. Raises `SchemaBusyError`
+    if a table stays in use for `patience`; the upgrade waits one second at a time, so daemons
+    continue.
     Raises `DatabaseUnfitError` for a database that Orcaflow can't use.
     """
-    # Brings metrics with it, which commands that only check the schema have no use for.
-    from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
-
     tries = max(1, patience // _LOCK_WAIT)
     for left in reversed(range(tries)):
         try:
-            return _upgrade(engine, os_user, former or FormerRules())
+            return _upgrade(engine, os_user, former)
         except DBAPIError as error:
+            # Imported here, because it imports metrics, and few upgrades find a table in use.
+            from common.store.transaction import LOCK_NOT_AVAILABLE, refusal
+
             if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
                 raise
             if not left:
@@ -364,12 +364,15 @@ def upgrade(
     raise AssertionError("the last try has returned or raised")
 
 
-def _upgrade(engine: Engine, os_user: str, former: FormerRules) -> list[str]:
+def _upgrade(engine: Engine, os_user: str, former: Callable[[], FormerRules]) -> list[str]:
     if not os_user:
         raise ConfigurationError("the operating-system user for the first tenant is not known")
     with engine.connect() as db:
         is_current = revision(db) == REVISION
     if not is_current:
+        # Imported here, because most commands only compare the revision.
+        from common.store.database_check import refuse_unfit
+
         refuse_unfit(engine, upgrading=True)
     with engine.begin() as db:
         # The limits of the pool suit short statements; a migration may rightly take its time.
@@ -397,8 +400,9 @@ def _upgrade(engine: Engine, os_user: str, former: FormerRules) -> list[str]:
         config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
         config.attributes["connection"] = db
         config.attributes["os_user"] = os_user
-        config.attributes["complement_uses_chosen_date"] = former.complement_uses_chosen_date
-        config.attributes["time_zone"] = former.zone
+        rules = former()
+        config.attributes["complement_uses_chosen_date"] = rules.complement_uses_chosen_date
+        config.attributes["time_zone"] = rules.zone
         drop_views(db)
         alembic.upgrade(config, REVISION)
         db.execute(delete(tables.version))
@@ -423,6 +427,9 @@ def check(engine: Engine) -> str:
 
 def check_as_daemon(engine: Engine) -> None:
     """Check the database at the start of a daemon, and log if the daemon is behind its schema."""
+    # Imported here for the same reason as in `_upgrade`.
+    from common.store.database_check import refuse_unfit
+
     refuse_unfit(engine)
     found = check(engine)
     if found != REVISION:

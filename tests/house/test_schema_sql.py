@@ -18,6 +18,7 @@ import sql
 from common.model import commands, states
 from common.store import schema, tables
 from common.store.connect import engine
+from common.store.reading import VIEWS, digest_of, reading_statements
 
 _SQL = Path(sql.__file__).parent
 
@@ -137,3 +138,8 @@ def test_the_tables_allow_every_code_that_the_model_uses(
 def test_no_state_is_both_live_and_ended() -> None:
     assert not set(states.LIVE_PROCESS_CODES) & set(states.TERMINAL_PROCESS_CODES)
     assert not set(states.LIVE_TASK_CODES) & set(states.FINISHED_TASK_CODES)
+
+
+def test_the_noted_digest_of_the_views_is_the_digest_of_their_statements() -> None:
+    statements = reading_statements(database="database", schema="schema")
+    assert digest_of(statements) == VIEWS, "set VIEWS in common/store/reading.py to the first value"

@@ -42,8 +42,8 @@ def test_definitions_complements_and_runs_of_before_keep_their_dates(
             (4, "COMPLEMENT_DATA", "Mars/Olympus"),
         ):
             db.execute(text(run), {"id": number, "history": history, "zone": zone, "at": night})
-    former = schema.FormerRules(complement_uses_chosen_date=chosen, zone=ZoneInfo("Asia/Tokyo"))
-    schema.upgrade(made, os_user="tester", former=former)
+    rules = schema.FormerRules(complement_uses_chosen_date=chosen, zone=ZoneInfo("Asia/Tokyo"))
+    schema.upgrade(made, os_user="tester", former=lambda: rules)
     with made.connect() as db:
         (rule,) = db.scalars(select(tables.process_definition.c.complement_date_rule))
         (of_complement,) = db.scalars(select(tables.complement.c.date_rule))
