@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from common.model.complements import NewComplement
 from common.model.date_rules import DateRule, Slot
 from common.params.moments import days_later, in_zone, on_wall
 from common.zones import zone_named
+
+if TYPE_CHECKING:
+    from common.model.complements import NewComplement
 
 _INSTANT: Final = timedelta(microseconds=1)
 
@@ -44,13 +46,6 @@ def moment_of_date(named: datetime, rule: DateRule, zone: ZoneInfo) -> datetime:
 def business_date(moment: datetime, zone: ZoneInfo) -> date:
     """Return the business date of a run: the day before its moment."""
     return days_later(in_zone(moment, zone), -1).date()
-
-
-def rule_of(schedule_time: datetime | None, business_time: datetime | None) -> DateRule | None:
-    """Return the rule that a run follows, by its row; None without a schedule time."""
-    if schedule_time is None:
-        return None
-    return DateRule.SCHEDULE_TIME if business_time is None else DateRule.BUSINESS_DATE
 
 
 def slots_of(new: NewComplement) -> tuple[Slot, ...]:

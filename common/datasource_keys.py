@@ -25,8 +25,6 @@ from urllib.parse import quote, unquote
 
 from common.errors import SchedulerError
 from common.masking import replace_secrets
-from common.model.connection_params import ConnectionParamsError, read_connection_params
-from common.model.datasource_urls import split_url, with_netloc
 
 if TYPE_CHECKING:
     from common.config import Config
@@ -262,7 +260,12 @@ def _seal(text: str, key: bytes) -> str:
     return f"aes256gcm:{key_id(key)}:{base64.b64encode(content).decode()}"
 
 
+# The functions below import their modules, because few processes read data sources.
+
+
 def _object(connection_params: str) -> dict[str, Any] | None:
+    from common.model.connection_params import ConnectionParamsError, read_connection_params
+
     try:
         return read_connection_params(connection_params)
     except ConnectionParamsError:
@@ -271,6 +274,8 @@ def _object(connection_params: str) -> dict[str, Any] | None:
 
 def _apart(document: dict[str, Any]) -> dict[str, Any]:
     """Take the password out of the URL, if it has one."""
+    from common.model.datasource_urls import split_url, with_netloc
+
     url = document.get("url")
     try:
         parts = split_url(url) if isinstance(url, str) else None
@@ -286,6 +291,8 @@ def _apart(document: dict[str, Any]) -> dict[str, Any]:
 
 def _together(document: dict[str, Any]) -> dict[str, Any]:
     """Put the password back into the URL."""
+    from common.model.datasource_urls import split_url, with_netloc
+
     password = document.get(URL_PASSWORD)
     if not isinstance(password, str) or not isinstance(document.get("url"), str):
         return document

@@ -30,13 +30,6 @@ _HOST: Final = re.compile(
 )
 
 
-CLOUD_KEYS: Final = (
-    *("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254"),
-    *("100.100.100.200", "168.63.129.16"),
-)
-"""Networks at which clouds give keys away; the default of `worker.http_denied`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
     """The networks and hosts that are allowed besides public addresses, and what never is."""

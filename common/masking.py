@@ -19,16 +19,13 @@ text on one line.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
-
-from common.model.streams.properties import NO_EFFECT, ROUTE, TUNING
 
 MASK: Final = "******"
 SHORT_MASK: Final = "***"
@@ -39,8 +36,6 @@ SHORTEST_MASKED: Final = 4
 OPTION_KEYS: Final = frozenset({"others", "mainArgs"})
 """Keys of command lines, in which `name=value` and `--name value` are also masked."""
 CONSUMER_PROPERTIES: Final = "consumerProperties"
-SHOWN_CONSUMER_PROPERTIES: Final = ROUTE | TUNING.keys() | NO_EFFECT
-"""The properties of a Kafka consumer that hold no secret; any other property may hold one."""
 _PROVIDER_FIELDS: Final = {
     "default": frozenset({"type"}),
     "mapString": frozenset({"type"}),
@@ -132,6 +127,9 @@ def quotations(secret: str) -> tuple[str, ...]:
 
     Hexadecimal is left out: programs print hashes in it, but hardly ever the hashed text.
     """
+    # Imported here, because it brings all names of characters and most processes mask no log.
+    import html
+
     in_urls = (quote(secret, safe=""), quote(secret), quote_plus(secret))
     return tuple(
         dict.fromkeys(
@@ -388,10 +386,19 @@ def _replaced_property(
             }
         case list():
             return [_replaced_property(name, item, secret, other) for item in value]
-        case str() if name not in SHOWN_CONSUMER_PROPERTIES:
+        case str() if name not in _shown_consumer_properties():
             return secret(name, value)
         case _:
             return other(value, name)
+
+
+@cache
+def _shown_consumer_properties() -> frozenset[str]:
+    """Return the properties of a Kafka consumer that hold no secret; any other may hold one."""
+    # Imported here, because few documents have such properties, and every process masks documents.
+    from common.model.streams.properties import NO_EFFECT, ROUTE, TUNING
+
+    return ROUTE | TUNING.keys() | NO_EFFECT
 
 
 def _said(holder: Mapping[Any, Any], key: str, name: str) -> str:

@@ -30,7 +30,7 @@ from common.datasource_keys import (
     key_id,
 )
 from common.errors import NotAllowedError
-from common.sealing import DOCUMENT_BEGINS, MARK, TOKEN, may_hold_secrets, sealed, unsealed
+from common.sealed_tokens import DOCUMENT_BEGINS, MARK, TOKEN, may_hold_secrets, unsealed
 
 if TYPE_CHECKING:
     from common.config import Config
@@ -94,6 +94,9 @@ class ParameterKeys:
             return known
         made = text
         if is_marked or may_hold_secrets(text):
+            # Imported here, because most processes write no document with a secret.
+            from common.sealing import sealed
+
             made = sealed(text, lambda piece: _token(piece, keys[0]))
         if len(text) <= _LONGEST_REMEMBERED:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Replaces the secrets in a JSON text by *tokens*, and tokens by the secrets. Pure.
+"""Finds the secrets in a JSON text and replaces them by *tokens* (`common.sealed_tokens`). Pure.
 
 `common.masking` decides what is secret and visits the document. Everything that a front end masks
 is therefore encrypted at rest: values of secret names, properties marked `"secret": true`, consumer
@@ -16,33 +16,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self, TypeAlias
 
-from common.masking import (
-    CONSUMER_PROPERTIES,
-    SHORTEST_MASKED,
-    is_open,
-    places_in_text,
-    replace_secrets,
-)
-
-TOKEN: Final = re.compile(
-    r"""(?P<open>\\*")?sealed:(?P<key>[0-9a-f]{8}):(?P<text>[\w-]+)(?P<end>[.#])(?P<close>\\*")?"""
-)
-"""An encrypted piece of a document. A token with the end `#` replaces a number, quotes included."""
-MARK: Final = "sealed:"
-"""The first characters of every token."""
-
-DOCUMENT_BEGINS: Final = frozenset("{[ \n\t\r")
-"""The possible first characters of a JSON document."""
+from common.masking import SHORTEST_MASKED, is_open, places_in_text, replace_secrets
+from common.sealed_tokens import TOKEN, may_hold_secrets
 
 Span: TypeAlias = tuple[int, int, int]
 """The start and end of a secret, and the nesting depth of a number, or -1 for a text."""
 
-HINTS: Final = (
-    *("pass", "pw", "secret", "token", "credential", "key", "psk", "sig"),
-    *("authorization", "cookie", "digest"),
-    *(CONSUMER_PROPERTIES.lower(), "@", "\\u00"),
-)
-"""Every document with a secret contains one of these; an escape may hide the others."""
 _PIECE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([{}\[\],:])|([^\s{}\[\],:"]+)', re.DOTALL)
 _CHARACTER: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL
@@ -52,12 +31,6 @@ _STORED: Final = re.compile(r"\*+|aes256gcm:[0-9a-f]{8}:[\w+/=]+")
 _NUMBER: Final = re.compile(r"-?[0-9]")
 _DEEPEST: Final = 8
 _LONGEST: Final = 16 * 1024 * 1024
-
-
-def may_hold_secrets(text: str) -> bool:
-    """Return False if a text certainly holds no secret: a cheap check before all others."""
-    lower = text.lower()
-    return any(hint in lower for hint in HINTS)
 
 
 def sealed(text: str, token: Callable[[str], str]) -> str:
@@ -75,20 +48,6 @@ def sealed(text: str, token: Callable[[str], str]) -> str:
         parts += text[at:begin], made
         at = end
     return "".join([*parts, text[at:]])
-
-
-def unsealed(text: str, reveal: Callable[[str, str], str | None]) -> str:
-    """Replace tokens by their pieces; a token stays where `reveal` returns None."""
-
-    def put(found: re.Match[str]) -> str:
-        piece = reveal(found["key"], found["text"])
-        if piece is None:
-            return found[0]
-        if found["end"] == "#":
-            return piece
-        return f"{found['open'] or ''}{piece}{found['close'] or ''}"
-
-    return TOKEN.sub(put, text)
 
 
 def secret_spans(text: str) -> list[Span]:
@@ -318,9 +277,3 @@ def _in_order(spans: list[Span]) -> list[Span]:
 def _decoded(source: str) -> str:
     decoded: str = json.loads(f'"{source}"') if "\\" in source else source
     return decoded
-
-
-def key_of(text: str) -> str | None:
-    """Return the key id of the first encrypted secret in a text; None without one."""
-    found = TOKEN.search(text) if MARK in text else None
-    return None if found is None else found["key"]

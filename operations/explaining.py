@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from common.business_dates import rule_of
 from common.clock import SystemClock
 from common.config import Config
 from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
-from common.model.date_rules import DateRule
+from common.model.date_rules import DateRule, rule_of
 from common.model.rights import Action
 from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
@@ -33,8 +32,8 @@ from common.why import (
     why_instance,
     why_task,
 )
+from operations.business_dates import business_date_of
 from operations.health import NOT_READY, WAITING, health
-from operations.instances import business_date_of
 from operations.lookup import no_instance, task_with_id
 from operations.rights import seen
 from operations.session import Session, operation

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from common.business_dates import business_date
 from common.model.states import ProcessState, TaskDependType
-from common.params import ParameterError
 from common.store.people import views
 from common.store.people.run_details import ProcessInstanceDetail
 from common.store.people.views import (
@@ -19,7 +16,6 @@ from common.store.people.views import (
     process_instances,
     task_instances,
 )
-from common.zones import UnknownZoneError, zone_named
 from operations.lookup import (
     definition_named,
     instance_with_id,
@@ -28,10 +24,8 @@ from operations.lookup import (
     task_with_id,
 )
 from operations.session import Session, operation
-from operations.times import cluster_zone
 
 if TYPE_CHECKING:
-    from common.config import Config
     from common.dag import Dag
     from common.store.people.families import Relative
     from common.store.people.grids import TaskCells
@@ -96,6 +90,7 @@ def instance_detail(
     # A list has no use for them.
     from common.model.rights import Action
     from common.store.people.rights import Thing
+    from operations.business_dates import business_date_of
     from operations.rights import seen
 
     with session.engine.connect() as db:
@@ -107,15 +102,6 @@ def instance_detail(
     moment = detail.business_time or run.schedule_time or run.start_time
     day = business_date_of(moment, detail.timezone_id, session.config)
     return replace(detail, business_date=day)
-
-
-def business_date_of(moment: datetime, timezone_id: str | None, config: Config) -> date | None:
-    """Return the business date of a run with this moment and zone; None for an unknown zone."""
-    try:
-        zone = cluster_zone(config) if timezone_id is None else zone_named(timezone_id)
-        return business_date(moment, zone)
-    except (UnknownZoneError, ParameterError):
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 
 from common.parameter_keys import ParameterKeys, Whole
-from common.sealing import TOKEN
+from common.sealed_tokens import TOKEN
 from common.store.connect import Engine, engine, retrying
 from common.store.people import sealed_columns as store
 from operations.rights import noted

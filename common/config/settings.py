@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
-from common.destinations import CLOUD_KEYS
+from common.cloud_keys import CLOUD_KEYS
 from common.spark_config import SparkConfig
 
 DEFAULT_HOME = "~/.orcaflow"

@@ -25,3 +25,10 @@ class Slot:
 
     def contains(self, moment: datetime) -> bool:
         return self.start <= moment < self.end
+
+
+def rule_of(schedule_time: datetime | None, business_time: datetime | None) -> DateRule | None:
+    """Return the rule that a run follows, by its row; None without a schedule time."""
+    if schedule_time is None:
+        return None
+    return DateRule.SCHEDULE_TIME if business_time is None else DateRule.BUSINESS_DATE

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from psycopg2 import extensions
 
-from common.sealing import DOCUMENT_BEGINS, MARK
+from common.sealed_tokens import DOCUMENT_BEGINS, MARK
 
 _TEXT = 25
 

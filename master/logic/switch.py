@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from common.expressions import Expression, ExpressionError
 from common.model.control import Switch
-from common.sealing import key_of
+from common.sealed_tokens import key_of
 
 _SHOWN_CHARS = 200
 

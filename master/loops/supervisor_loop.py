@@ -22,7 +22,7 @@ from common.model.streams.reading import read_spec
 from common.model.streams.requests import Request, RequestKind
 from common.model.streams.sequences import work_of
 from common.model.streams.spec import SupervisorSpec
-from common.sealing import key_of
+from common.sealed_tokens import key_of
 from common.store.master.supervisor_ports import (
     BadRequest,
     Lease,

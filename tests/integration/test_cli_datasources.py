@@ -12,7 +12,7 @@ from sqlalchemy import Engine, insert, make_url, select
 from common.config import load
 from common.datasource_keys import DatasourceKeys
 from common.parameter_keys import parameter_keys
-from common.sealing import MARK
+from common.sealed_tokens import MARK
 from common.store.tables import command, datasource, error_command, supervisor
 from tests.granting import grant_all
 from tests.integration.cli_rows import a_definition, parsed

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.datasource_keys import DatasourceKeys
 from common.parameter_keys import ParameterKeys
-from common.sealing import MARK
+from common.sealed_tokens import MARK
 from common.store.connect import engine
 from common.store.fixed_statement import FixedStatement
 from common.store.people.sealed_columns import sealed_columns

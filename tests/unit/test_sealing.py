@@ -15,7 +15,8 @@ from common.errors import NotAllowedError
 from common.masking import CONSUMER_PROPERTIES, is_secret, mask_value
 from common.model.command_param import marked
 from common.parameter_keys import AsItIs, ParameterKeys, Whole
-from common.sealing import MARK, may_hold_secrets, secret_spans
+from common.sealed_tokens import MARK, may_hold_secrets
+from common.sealing import secret_spans
 from tests.integration.planted_secrets import Planted, a_document, consumer_properties
 
 NAMES = ("password", "api_key", "name", "value", "prop", "url", "token", "x", "params")

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from common.destinations import CLOUD_KEYS, Destinations, destinations, is_host_name
+from common.cloud_keys import CLOUD_KEYS
+from common.destinations import Destinations, destinations, is_host_name
 
 SERVERS: Final = "bootstrap.servers"
 ROUTE: Final = frozenset(

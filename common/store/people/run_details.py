@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from common.business_dates import rule_of
-from common.model.date_rules import DateRule
+from common.model.date_rules import DateRule, rule_of
 
 if TYPE_CHECKING:
     from common.store.people.views import ProcessInstanceView, TaskInstanceView

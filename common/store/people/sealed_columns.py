@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Table, Text, cast, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 
-from common.sealing import HINTS, MARK
+from common.sealed_tokens import HINTS, MARK
 from common.store import tables
 from common.store.tables import definition_draft_save, process_definition, schedule, supervisor
 
