@@ -176,32 +176,40 @@ import org.apache.spark.api.java.JavaSparkContext;
 public class Job {
     public static void main(String[] words) throws Exception {
         if (words[0].equals("end")) return;
+        if (words[0].equals("exit")) System.exit(3);
+        long pause = Long.parseLong(words[0]);
         JavaSparkContext context = new JavaSparkContext(new SparkConf().setAppName("my own name"));
         System.out.println("count " + context.parallelize(List.of(1, 2)).count());
-        Thread.sleep(Long.parseLong(words[0]));
+        Thread.sleep(pause);
     }
 }
 """
 
 
-@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java compiler")
-def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
-    programs: Programs, cluster: StandaloneCluster
-) -> None:
-    home = programs.home
+@pytest.fixture(scope="module")
+def java(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The keys of a task with a driver in the cluster."""
+    if shutil.which("javac") is None:
+        pytest.skip("there is no Java compiler")
+    home = tmp_path_factory.mktemp("java")
     (home / "Job.java").write_text(_JAVA)
     jars = [str(jar) for name in _JARS for jar in Path(cluster.spark, "jars").glob(name)]
     light = [f"-J{option}" for option in light_jvm.LIGHT.split()]
     compile_it = ("javac", *light, "-proc:none", "-cp", os.pathsep.join(jars), "Job.java")
     subprocess.run(compile_it, cwd=home, check=True)
     subprocess.run(("jar", "cf", "job.jar", "Job.class"), cwd=home, check=True)
-    java = {
+    return {
         "programType": "JAVA",
         "mainClass": "Job",
         "mainJar": str(home / "job.jar"),
         "deployMode": "cluster",
         "driverCores": 1,
     }
+
+
+def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
+    programs: Programs, cluster: StandaloneCluster, java: dict[str, Any]
+) -> None:
     programs.begin(1, "", params={**java, "mainArgs": "300000"})
     # The Master may show the driver before its application.
     programs.host.until(lambda: len(programs.facts(1).application_ids) == 2)
@@ -215,6 +223,28 @@ def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
     # Killed drivers take no place: the next one comes to its end.
     programs.begin(2, "", params={**java, "mainArgs": "end"})
     assert programs.host.end_of(2).state is TaskState.SUCCESS, programs.host.log(2)
+
+
+def test_a_driver_that_fails_in_the_cluster_fails_its_task_with_the_reason(
+    programs: Programs, java: dict[str, Any]
+) -> None:
+    # A driver and an executor of the last one fill the cluster: the others come before it.
+    no_executors = {**_SMALL, "spark.executor.extraJavaOptions": "-Xss1k"}
+    programs.begin(1, "", params={**java, "mainArgs": "many"})
+    programs.begin(2, "", params={**java, "mainArgs": "0", "mainClass": "NoSuchJob"})
+    programs.begin(3, "", params={**java, "mainArgs": "exit"})
+    programs.begin(4, "", params={**java, "mainArgs": "0", "conf": no_executors})
+    for number, why in (
+        (1, 'NumberFormatException: For input string: "many"'),
+        (2, "there is no class NoSuchJob"),
+        (3, "the application failed, says the Spark Master"),
+        (4, "the application failed, says the Spark Master"),
+    ):
+        end = programs.host.end_of(number)
+        assert end.state is TaskState.FAILURE, programs.host.log(number)
+        assert why in (end.reason or ""), programs.host.log(number)
+    # The program's own error depends on what it does when its application is gone.
+    assert "Master removed our application: FAILED" in programs.host.log(4)
 
 
 def test_with_a_local_master_the_driver_itself_is_asked(programs: Programs) -> None:

@@ -106,6 +106,35 @@ OTHER_LOGS = [
         'Exception in thread "main" io.fabric8.kubernetes.client.KubernetesClientException: Forbidden',
         FailureReason.SUBMIT_FAILED,
     ),
+    (
+        (
+            'Exception in thread "main" java.lang.IllegalArgumentException: Required executor memory'
+            " (20480 MB), offHeap memory (0) MB, overhead (2048 MB), and PySpark memory (0 MB) is"
+            " above the max threshold (8192 MB) of this cluster! Please check the values of"
+            " 'yarn.scheduler.maximum-allocation-mb'."
+        ),
+        FailureReason.SUBMIT_FAILED,
+    ),
+    (
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/x/job.py", line 3, in <module>\n'
+            "py4j.protocol.Py4JJavaError: An error occurred while calling"
+            " None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": java.lang.IllegalArgumentException: Required AM memory (9000+900 MB) is above the max"
+            " threshold (8192 MB) of this cluster!"
+        ),
+        FailureReason.SUBMIT_FAILED,
+    ),
+    (
+        (
+            'Exception in thread "main" org.apache.hadoop.yarn.exceptions.YarnException:'
+            " org.apache.hadoop.yarn.exceptions.InvalidResourceRequestException: Invalid resource"
+            " request! Cannot allocate containers as requested resource is greater than maximum"
+            " allowed allocation."
+        ),
+        FailureReason.SUBMIT_FAILED,
+    ),
     ("Diagnostics: [2026-01-02] Application killed by user bob", None),
     ("26/01/02 03:04:05 INFO Client: Application report: final status: KILLED", "KILLED"),
 ]
@@ -115,6 +144,18 @@ OTHER_LOGS = [
 def test_what_a_manager_says_has_its_reason(log: str, reason: str | None) -> None:
     found = explain_log(f"26/01/02 03:04:05 INFO SparkContext: Running\n{log}\n")
     assert (None if found is None else found.reason) == reason
+
+
+def test_the_error_of_a_program_counts_and_not_that_of_the_worker_that_called_it() -> None:
+    log = (
+        'Exception in thread "main" java.lang.reflect.InvocationTargetException\n'
+        "\tat org.apache.spark.deploy.worker.DriverWrapper.main(DriverWrapper.scala)\n"
+        'Caused by: java.lang.NumberFormatException: For input string: "many"\n'
+        "\tat Job.main(Job.java:9)\n\t... 6 more\n"
+    )
+    found = explain_log(log)
+    assert found is not None
+    assert found.sentence == 'java.lang.NumberFormatException: For input string: "many"'
 
 
 def test_trouble_that_passed_is_not_why_a_driver_failed() -> None:

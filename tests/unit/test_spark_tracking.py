@@ -1,17 +1,13 @@
-"""Tags, managers, the end of a submission, and the page of a driver: the pure parts."""
+"""Tags, managers, and the page of a driver: the pure parts."""
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 
-from common.model.failures import FailureReason
 from common.spark_config import SparkConfig
-from worker.runners.spark_outcome import exit_code, outcome
 from worker.spark.managers import tags
-from worker.spark.managers.base import AppState
 from worker.spark.managers.driver_page import about, reading
 from worker.spark.managers.settings import ManagerSettings, kubernetes_server
 from worker.spark.progress.tally import Tally
@@ -126,58 +122,6 @@ def test_a_token_goes_to_the_configured_server_alone(master: str, missing: str) 
     settings = ManagerSettings(yarn_urls=("http://rm",), kubernetes_url="https://k8s:6443")
     assert settings.what_is_missing(master) == missing
     assert kubernetes_server("k8s://h:1") == "https://h:1"
-
-
-# The end of a submission.
-
-W, R, S, F, K = AppState
-WELL = None
-EXIT, KILLED, SUBMIT = (
-    FailureReason.EXIT_CODE,
-    FailureReason.KILLED,
-    FailureReason.SUBMIT_FAILED,
-)
-
-
-@pytest.mark.parametrize(
-    ("code", "state", "failure"),
-    [
-        *((code, S, WELL) for code in (0, 1, -9, None)),
-        *((code, F, EXIT) for code in (0, 1, -9, None)),
-        *((code, K, KILLED) for code in (0, 1, -9, None)),
-        *((code, None, SUBMIT) for code in (0, 1, -9)),
-    ],
-)
-def test_in_the_cluster_the_application_says_how_it_went(
-    code: int | None, state: AppState | None, failure: FailureReason | None
-) -> None:
-    ended = outcome(code, state, in_cluster=True, manager="YARN")
-    assert ended.failure is failure
-    assert (exit_code(code, ended) == 0) == (failure is None)
-
-
-@pytest.mark.parametrize(
-    ("code", "state", "failure"),
-    [
-        *((0, state, WELL) for state in (None, W, R, S)),
-        (0, F, EXIT),
-        (0, K, KILLED),
-        *((code, None, SUBMIT) for code in (1, -9)),
-        *((code, state, EXIT) for code, state in product((1, -9), (W, R, S, F))),
-        *((code, K, KILLED) for code in (1, -9)),
-    ],
-)
-def test_elsewhere_the_driver_s_exit_code_counts_unless_the_manager_knows_better(
-    code: int, state: AppState | None, failure: FailureReason | None
-) -> None:
-    ended = outcome(code, state, in_cluster=False, manager="YARN")
-    assert ended.failure is failure
-    assert exit_code(code, ended) == (0 if failure is None else {0: 1, 1: 1, -9: 137}[code])
-
-
-def test_a_sentence_names_who_said_it_and_the_code() -> None:
-    ended = outcome(-9, K, in_cluster=False, manager="YARN")
-    assert ended.sentence == "the application was killed, says YARN; its driver ended with signal 9"
 
 
 # The page of a driver.

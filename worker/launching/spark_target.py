@@ -35,9 +35,9 @@ class Target:
 
     @property
     def in_cluster(self) -> bool:
-        """True if the driver runs elsewhere, and its manager can say how it ended.
+        """True if the driver runs elsewhere, and its manager lists it as the application itself.
 
-        A standalone Master can't; there spark-submit waits for the driver instead.
+        A standalone Master lists the two apart.
         """
         return self.mode == "cluster" and self.ruler in ("yarn", "kubernetes")
 

@@ -19,7 +19,15 @@ from typing import Any, Final
 from worker.runners.job import Job, JobError
 from worker.runners.own_page import OwnPage
 from worker.runners.spark_ending import Killer, end
-from worker.runners.spark_outcome import Outcome, exit_code, outcome
+from worker.runners.spark_outcome import (
+    Outcome,
+    Verdict,
+    exit_code,
+    outcome,
+    place_of,
+    verdict_of,
+    with_applications,
+)
 from worker.runners.spark_process import Submission, checksum
 from worker.runners.spark_reporting import Reporting, fetched_log, say
 from worker.runners.spark_watch import Watch
@@ -41,6 +49,9 @@ _LATE_SECONDS: Final = {True: 30.0, False: 5.0}
 _END_LATE_SECONDS: Final = {True: 3.0, False: 0.5}
 """The same after a kill: a driver of our own leaves nothing behind that is under way for long."""
 _GONE_SECONDS: Final = 15.0
+_TERMINATE_SECONDS: Final = 5.0
+_REPORT_SECONDS: Final = 16.0
+"""The time in which spark-submit reports the end of a driver in a standalone cluster."""
 _END_OTHERS_SECONDS: Final = 60.0
 
 
@@ -72,9 +83,11 @@ class Follower:
         """True if nothing may be submitted before the manager has answered."""
         self._is_local: bool = document["ruler"] == "local"
         self._in_cluster: bool = document["in_cluster"]
-        """True if the driver runs elsewhere and its manager knows how it ended."""
+        """True if the driver runs elsewhere, and is one with its application for its manager."""
         self._driver_class: str = document["driver_class"]
         """The program of a driver elsewhere whose manager knows no more of it than that, or ""."""
+        is_elsewhere = self._in_cluster or bool(self._driver_class)
+        self._place = place_of(document["ruler"], in_cluster=is_elsewhere)
         self._nameless: frozenset[str] = frozenset()
         self._page = OwnPage(self._tag, lambda: submission.page_token)
         self._strays_at = 0.0
@@ -97,8 +110,7 @@ class Follower:
     @property
     def late_seconds(self) -> float:
         """The time in which an application may still show up after spark-submit has ended."""
-        is_elsewhere = self._in_cluster or bool(self._driver_class)
-        return 0.0 if self._is_local else _END_LATE_SECONDS[is_elsewhere]
+        return 0.0 if self._is_local else _END_LATE_SECONDS[self._place.in_cluster]
 
     def may_be_ours(self, manager: ApplicationManager) -> frozenset[str]:
         """Drivers that came after our submission had begun, and of which no more is known.
@@ -108,9 +120,14 @@ class Follower:
         """
         if not self._driver_class:
             return frozenset()
-        found = manager.nameless().items()
-        same = frozenset(each for each, program in found if program == self._driver_class)
-        return same - self._nameless
+        return frozenset(each.id for each in self._may_be_ours(manager) if not each.state.is_final)
+
+    def _may_be_ours(self, manager: ApplicationManager) -> list[Application]:
+        return [
+            each
+            for each in manager.nameless()
+            if each.name == self._driver_class and each.id not in self._nameless
+        ]
 
     def run(self) -> int:
         """See it through; the exit code of this program."""
@@ -119,18 +136,15 @@ class Follower:
         found = self._earlier()
         if found is None and not self._submission.start():
             raise GivenUpError
+        code: int | None
         if found is not None or self._in_cluster:
-            application = self._follow_in_cluster(found)
+            application, verdict = self._follow_in_cluster(found)
             code = None if found is not None else self._code()
-            ended = outcome(
-                code,
-                None if application is None else application.state,
-                in_cluster=True,
-                manager=self._watch.manager.name,
-            )
+        elif self._driver_class:
+            code, application, verdict = self._follow_standalone()
         else:
-            code, application, state = self._follow_driver()
-            ended = outcome(code, state, in_cluster=False, manager=self._watch.manager.name)
+            code, application, verdict = self._follow_driver()
+        ended = outcome(self._place, code, verdict, manager=self._watch.manager.name)
         return self._conclude(ended, code, application)
 
     # Before anything is submitted.
@@ -161,7 +175,7 @@ class Follower:
                 continue
             # An attempt has one runner, once. What bears its own tag before that has submitted
             # anything is another's: of a database that was restored since, or of a tenant's making.
-            self._nameless = frozenset(self._watch.manager.nameless())
+            self._nameless = frozenset(each.id for each in self._watch.manager.nameless())
             self._watch.foreign = frozenset(each.id for each in seen if each not in ours)
             return self._found(ours) if self._in_cluster else None
 
@@ -206,15 +220,17 @@ class Follower:
 
     # A driver that runs in the cluster.
 
-    def _follow_in_cluster(self, application: Application | None) -> Application | None:
-        """Follow it to its end; None if there never was one."""
+    def _follow_in_cluster(
+        self, application: Application | None
+    ) -> tuple[Application | None, Verdict]:
+        """Follow it to its end; without an application if there never was one."""
         gone_at: float | None = None
         late_from: float | None = None
         while True:
             if application is not None:
                 self._reporting.see(application)
                 if application.state.is_final:
-                    return application
+                    return application, verdict_of(application.state)
                 self._reporting.progress(self._watch.manager.ask(application), application.id)
             self._end_strays(application)
             self._pause(_LOOK_SECONDS if application is None else _FOLLOW_SECONDS)
@@ -233,13 +249,13 @@ class Follower:
                 gone_at = now if gone_at is None else gone_at
                 if now - gone_at > _GONE_SECONDS:
                     self._say(f"{application.id} is gone, says {self._watch.manager.name}")
-                    return replace(application, state=AppState.KILLED)
+                    return application, Verdict.GONE
             elif seen:
                 application = min(seen, key=lambda each: each.state.is_final)
             elif code is not None:
                 late_from = now if late_from is None else late_from
                 if now - late_from > _LATE_SECONDS[code == 0]:
-                    return None
+                    return None, Verdict.NEVER_SEEN
 
     def _end_strays(self, application: Application | None) -> None:
         """End what a lost attempt's spark-submit brought into being after we had looked for it."""
@@ -253,10 +269,70 @@ class Follower:
                 self._watch.say_once(f"{each.id} of a lost attempt showed up late: it is ended")
                 self._watch.kill(each)
 
+    # A driver in a standalone cluster, which its Master lists apart from its application.
+
+    def _follow_standalone(self) -> tuple[int | None, Application | None, Verdict]:
+        """Follow it to the end that the Master reports.
+
+        spark-submit ends with 0 even if the driver fails, and polls only every ten seconds.
+        """
+        driver: Application | None = None
+        missing_since: float | None = None
+        while driver is None or not driver.state.is_final:
+            self._pause(0)
+            code = self._submission.wait(_LOOK_SECONDS)
+            seen = self._watch.find([self._tag])
+            self._end_strays(None)
+            if seen is None:
+                # Only times at which there was an answer count.
+                missing_since = None
+                continue
+            found = self._driver_in(seen, code)
+            self._reporting.see_all([*seen, *([found] if found and found not in seen else [])])
+            for each in self._reporting.applications:
+                self._reporting.progress(self._watch.manager.ask(each), each.id)
+            if found is not None:
+                driver, missing_since = found, None
+                continue
+            now = time.monotonic()
+            missing_since = now if missing_since is None else missing_since
+            missed = now - missing_since
+            if driver is not None and missed > _GONE_SECONDS:
+                self._say(f"{driver.id} is gone, says {self._watch.manager.name}")
+                return code, driver, Verdict.GONE
+            if driver is None and code is not None and missed > _LATE_SECONDS[code == 0]:
+                several = self._may_be_ours(self._watch.manager)
+                if several:
+                    ids = ", ".join(each.id for each in several)
+                    self._say(
+                        f"each of {ids} may be this attempt's driver, and no Worker's log of"
+                        " them could be read"
+                    )
+                return code, None, Verdict.UNKNOWN if several else Verdict.NEVER_SEEN
+        self._settle()
+        apps = [each.state for each in self._reporting.applications if not each.is_driver]
+        return code, driver, with_applications(verdict_of(driver.state), apps[:1])
+
+    def _driver_in(self, seen: Sequence[Application], code: int | None) -> Application | None:
+        """Return the attempt's driver: the driver with its tag, or else the only candidate."""
+        tagged = [each for each in seen if each.is_driver]
+        if tagged:
+            return min(tagged, key=lambda each: each.state.is_final)
+        if code is None:
+            return None
+        # Without a Worker's log the candidates are the drivers that came since the submission. The
+        # id that spark-submit printed selects one. A program's argument may look like an id, but
+        # no kill and no log depends on it, only this attempt's own outcome. Without a printed id a
+        # single candidate counts, because a spark-submit that exits with 0 has seen a driver end.
+        came = self._may_be_ours(self._watch.manager)
+        printed = self._submission.printed()
+        ours = [each for each in came if each.id in printed] or (came if code == 0 else [])
+        return replace(ours[0], tags=(self._tag,)) if len(ours) == 1 else None
+
     # A driver that is a process of ours.
 
-    def _follow_driver(self) -> tuple[int, Application | None, AppState | None]:
-        """Follow it to its end; its exit code, its application and the state that counts."""
+    def _follow_driver(self) -> tuple[int, Application | None, Verdict]:
+        """Follow it to its end; its exit code, its application and the verdict that counts."""
         look_at = 0.0
         while (code := self._submission.wait(_LOOK_SECONDS)) is None:
             self._check()
@@ -271,14 +347,14 @@ class Follower:
             for each in self._reporting.applications:
                 self._reporting.progress(self._watch.manager.ask(each), each.id)
             self._end_strays(None)
-        application = self._settle(code)
+        application = self._settle()
         if application is None:
             # Without a sure answer nobody can say that there was none.
             unsure = self._is_local or bool(self._page.application_id) or not self._watch.is_sure
-            return code, None, AppState.RUNNING if unsure else None
-        return code, application, application.state
+            return code, None, Verdict.UNKNOWN if unsure else Verdict.NEVER_SEEN
+        return code, application, verdict_of(application.state)
 
-    def _settle(self, code: int) -> Application | None:
+    def _settle(self) -> Application | None:
         """Return the manager's last word, once the driver is gone and all that it had is over."""
         if self._is_local:
             return None
@@ -318,9 +394,15 @@ class Follower:
     def _conclude(self, ended: Outcome, code: int | None, application: Application | None) -> int:
         log = ""
         if ended.failure is not None:
-            if application is not None and (self._in_cluster or self._was_refound):
+            if application is not None and self._place.in_cluster:
                 log = fetched_log(self._job, self._watch.manager, application)
+            if not log and self._submission.is_running():
+                # Without a log the driver could not be started, and spark-submit prints the cause.
+                self._submission.wait(_REPORT_SECONDS)
             log = log or self._submission.printed()
+        # It would only continue to poll the Master.
+        self._submission.terminate()
+        self._submission.wait(_TERMINATE_SECONDS)
         why = self._reporting.end(
             ended, log, "" if application is None else application.diagnostics
         )

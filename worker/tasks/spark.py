@@ -330,7 +330,7 @@ class SparkTask:
             launch,
             environment={**launch.environment, _FACTS_VARIABLE: str(facts)},
             # A driver elsewhere prints elsewhere.
-            prints_outputs=not target.in_cluster,
+            prints_outputs=target.mode != "cluster",
             notes=tuple(notes),
             facts_file=facts,
         )

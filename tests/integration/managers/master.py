@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -12,7 +13,8 @@ class FakeMaster(FakeServer):
     """Applications by id, with the tags that the pages of their drivers show.
 
     `drivers` are those that run in the cluster, by id with their states, all of `main_class`;
-    `driver_of` names the one that made an application.
+    `driver_of` names the driver of an application. If `has_worker`, the fake is also the Worker with
+    their logs.
     """
 
     def __init__(self, *, url: str = "spark://h:7077") -> None:
@@ -23,6 +25,11 @@ class FakeMaster(FakeServer):
         self.drivers: dict[str, str] = {}
         self.driver_of: dict[str, str] = {}
         self.main_class = "Job"
+        self.has_worker = False
+        self.commands: dict[str, str] = {}
+        """The tags in the commands of drivers, by id."""
+        self.printed: dict[str, str] = {}
+        """The standard error of drivers, by id."""
         self.token: str | None = "t0ken"
         self.kills = True
         super().__init__()
@@ -49,7 +56,12 @@ class FakeMaster(FakeServer):
                 # By a spark-submit in cluster mode.
                 driver = f"driver-20260102030405-{len(self.drivers) + 1:04}"
                 self.drivers[driver] = "SUBMITTED"
+                self.commands[driver] = asked.json()["attempt"]
                 return as_json({"id": driver})
+            case "GET", "/log":
+                return Said(status=302, headers={"Location": "/log/"})
+            case "GET", "/log/":
+                return self._log(asked.query)
             case "GET", "/json/":
                 return self._state()
             case "GET", "/app/":
@@ -64,6 +76,26 @@ class FakeMaster(FakeServer):
         if parts[0] == "driver" and parts[-1] == "environment" and parts[1] in self.tags:
             return as_json(self._environment(parts[1]))
         return Said(status=404, kind="text/html")
+
+    def _log(self, query: Mapping[str, str]) -> Said:
+        driver = query["driverId"]
+        text = ""
+        if query["logType"] == "stderr":
+            words = (
+                "/usr/bin/java",
+                f"-Dspark.orcaflow.attempt={self.commands.get(driver, '')}",
+                "org.apache.spark.deploy.worker.DriverWrapper",
+                "spark://w:1",
+            )
+            command = " ".join(f'"{word}"' for word in words)
+            text = f"Launch Command: {command}\n{'=' * 40}\n\n{self.printed.get(driver, '')}"
+        size, wanted = len(text), int(query["byteLength"])
+        start = int(query.get("offset", max(0, size - wanted)))
+        end = min(size, start + wanted)
+        head = (
+            f"==== Bytes {start}-{end} of {size} of /srv/spark/{driver}/{query['logType']} ====\n"
+        )
+        return Said(body=(head + text[start:end]).encode(), kind="text/plain")
 
     def _environment(self, app_id: str) -> dict[str, Any]:
         driver = self.driver_of.get(app_id, "")
@@ -82,13 +114,19 @@ class FakeMaster(FakeServer):
         live = [each for each in self.apps.values() if each["state"] in ("RUNNING", "WAITING")]
         live_states = ("SUBMITTED", "RUNNING", "RELAUNCHING")
         drivers = [
-            {"id": each, "state": state, "mainclass": self.main_class}
+            {
+                "id": each,
+                "state": state,
+                "mainclass": self.main_class,
+                "worker": "worker-1" if self.has_worker and state != "SUBMITTED" else "None",
+            }
             for each, state in self.drivers.items()
         ]
         return as_json(
             {
                 "url": self.master_url,
                 "status": self.status,
+                "workers": [{"id": "worker-1", "webuiaddress": self.url}],
                 "activeapps": live if self.status == "ALIVE" else [],
                 "completedapps": [each for each in self.apps.values() if each not in live],
                 "activedrivers": [each for each in drivers if each["state"] in live_states],

@@ -41,10 +41,11 @@ def main() -> None:
     about = {
         "tags": conf.get("spark.yarn.tags", ""),
         "labels": labels,
+        "attempt": conf.get("spark.orcaflow.attempt", ""),
         "name": value(words, "--name").replace(" ", "-"),
     }
     made = post(conf, "submit", about)
-    print("the application is there", flush=True)
+    print("the application is there", made.get("id", ""), flush=True)
     time.sleep(float(conf.get("spark.fake.after", 0)))
     code = int(conf.get("spark.fake.exit", 0))
     if not in_cluster:
@@ -58,7 +59,7 @@ def value(words: list[str], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-def post(conf: dict[str, str], what: str, about: object) -> object:
+def post(conf: dict[str, str], what: str, about: object) -> dict[str, str]:
     host, _, port = conf["spark.fake.url"].rpartition("/")[2].partition(":")
     body = json.dumps(about).encode()
     head = f"POST /fake/{what} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -73,7 +74,8 @@ def post(conf: dict[str, str], what: str, about: object) -> object:
             found = answer.read(length)
     if b" 200 " not in status:
         sys.exit("the manager does not take it")
-    return json.loads(found)
+    made: dict[str, str] = json.loads(found)
+    return made
 
 
 if __name__ == "__main__":

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from tests.integration.managers.bench import Bench
+from tests.integration.managers.bench import OOM, Bench
 from tests.integration.managers.master import FakeMaster
 
 OLD = "driver-20260102030405-0001"
 OURS = "driver-20260102030405-0002"
+DRIVER = "driver-20260102030405-0001"
+"""The id of the first driver of a cluster."""
 
 
 @pytest.fixture
@@ -35,15 +38,18 @@ def bench(tmp_path: Path, master: FakeMaster) -> Iterator[Bench]:
     bench.close()
 
 
-def begin(bench: Bench, main_class: str = "Job") -> None:
+def begin(bench: Bench, number: int = 1, main_class: str = "Job", **conf: str) -> None:
     """An attempt whose spark-submit has submitted its driver, and waits for that."""
     java = {
         "programType": "JAVA",
         "mainClass": main_class,
         "mainJar": str(bench.home / "job.jar"),
     }
-    bench.begin(program=java, conf={"spark.fake.after": "60"})
-    bench.wait_for("the application is there")
+    orders = {"after": "60", **conf}
+    bench.begin(
+        number, program=java, conf={f"spark.fake.{key}": text for key, text in orders.items()}
+    )
+    bench.wait_for("the application is there", number)
 
 
 def test_a_stop_waits_until_a_driver_that_may_be_its_own_shows_whose_it_is(
@@ -78,3 +84,65 @@ def test_a_stop_does_not_wait_for_a_driver_that_ended_before_it_showed_anything(
     master.drivers.update(dict.fromkeys(master.drivers, "FAILED"))
     assert bench.host.end_of(1).state is TaskState.KILL
     assert "no application was left, says the Spark Master" in bench.log()
+
+
+@pytest.mark.parametrize(
+    ("state", "ends", "failure"),
+    [
+        ("FINISHED", TaskState.SUCCESS, None),
+        ("FAILED", TaskState.FAILURE, FailureReason.OUT_OF_MEMORY),
+        ("ERROR", TaskState.FAILURE, FailureReason.OUT_OF_MEMORY),
+        ("KILLED", TaskState.FAILURE, FailureReason.KILLED),
+    ],
+)
+def test_the_master_says_how_a_driver_ended_and_its_worker_has_the_log(
+    bench: Bench,
+    master: FakeMaster,
+    state: str,
+    ends: TaskState,
+    failure: FailureReason | None,
+) -> None:
+    master.has_worker = True
+    begin(bench)
+    master.printed[DRIVER] = OOM
+    master.drivers[DRIVER] = state
+    # spark-submit still polls, and would end with 0.
+    assert bench.host.end_of(1).state is ends, bench.log()
+    assert bench.facts().failure is failure
+    assert bench.facts().application_ids == (DRIVER,)
+    assert (OOM.expandtabs(4) in bench.log()) == (failure is not None)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"), [("FINISHED", TaskState.SUCCESS), ("FAILED", TaskState.FAILURE)]
+)
+def test_without_a_worker_s_log_the_only_driver_that_came_counts(
+    bench: Bench, master: FakeMaster, state: str, ends: TaskState
+) -> None:
+    master.drivers[OLD] = "FINISHED"
+    begin(bench, after="0")
+    master.drivers[OURS] = state
+    assert bench.host.end_of(1).state is ends, bench.log()
+
+
+def test_of_two_drivers_without_a_log_the_printed_id_selects_the_state(
+    bench: Bench, master: FakeMaster
+) -> None:
+    begin(bench, 1)
+    begin(bench, 2, after="0")
+    master.drivers.update({DRIVER: "FINISHED", OURS: "FAILED"})
+    assert bench.host.end_of(2).state is TaskState.FAILURE, bench.log(2)
+    assert "the application failed, says the Spark Master" in bench.log(2)
+    bench.kill(1)
+
+
+def test_a_spark_submit_that_fails_does_not_get_the_state_of_another_driver(
+    bench: Bench, master: FakeMaster
+) -> None:
+    submit = bench.home / "spark" / "bin" / "spark-submit"
+    submit.write_text("#!/bin/sh\necho the application is there\nexit 1\n")
+    begin(bench)
+    master.drivers[OURS] = "FINISHED"
+    end = bench.host.end_of(1)
+    assert end.state is TaskState.FAILURE, bench.log()
+    assert "spark-submit ended with exit code 1" in (end.reason or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -69,13 +70,52 @@ def test_a_driver_is_nameless_until_its_application_says_whose_it_is(master: Fak
     master.drivers.update({waiting: "SUBMITTED", running: "RUNNING"})
     asked = manager(master)
     assert asked.with_tag(TAG) == []
-    assert asked.nameless() == {waiting: "Job", running: "Job"}
+    assert {each.id: each.name for each in asked.nameless()} == {waiting: "Job", running: "Job"}
     master.add("app-1", tag=TAG, driver=running)
     asked.with_tag(TAG)
-    assert asked.nameless().keys() == {waiting}
+    (left,) = asked.nameless()
+    assert (left.id, left.state) == (waiting, AppState.WAITING)
     master.drivers[waiting] = "KILLED"
     asked.with_tag(TAG)
-    assert not asked.nameless()
+    assert asked.nameless()[0].state is AppState.KILLED
+
+
+def test_a_driver_is_known_by_its_command_in_its_worker_s_log(master: FakeMaster) -> None:
+    old, ours, other = (f"driver-20260102030405-000{number}" for number in (1, 2, 3))
+    master.has_worker = True
+    master.drivers[old], master.commands[old] = "FINISHED", TAG
+    asked = manager(master)
+    assert asked.with_tag(TAG) == []
+    master.drivers.update({ours: "RUNNING", other: "RUNNING"})
+    master.commands.update({ours: TAG, other: tag(CLUSTER, 8)})
+    assert [each.id for each in asked.with_tag(TAG)] == [ours]
+    assert [each.id for each in asked.nameless()] == [old]
+    master.drivers[ours], master.printed[ours] = "FAILED", "it divided by zero\n"
+    (found,) = asked.with_tag(TAG)
+    assert found.state is AppState.FAILED
+    assert asked.log(found) == "stderr:\nit divided by zero"
+    assert asked.log(replace(found, id=other)) == ""
+    logs = [each.query["driverId"] for each in master.asked if each.path == "/log/"]
+    assert (logs.count(old), logs.count(other)) == (0, 1)
+
+
+def test_a_program_can_not_pass_itself_off_as_another_driver(master: FakeMaster) -> None:
+    victim, own = "driver-20260102030405-0001", "driver-20260102030405-0002"
+    master.has_worker = True
+    master.drivers.update({victim: "RUNNING", own: "RUNNING"})
+    master.commands.update({victim: tag(CLUSTER, 8), own: TAG})
+    # The page of a driver is the program's own.
+    master.add("app-1", tag=TAG, driver=victim)
+    assert [each.id for each in manager(master).with_tag(TAG)] == ["app-1", own]
+
+
+def test_a_driver_that_ended_in_an_unknown_way_has_failed(master: FakeMaster) -> None:
+    driver = "driver-20260102030405-0001"
+    master.has_worker, master.commands[driver] = True, TAG
+    asked = manager(master)
+    asked.with_tag(TAG)
+    master.drivers[driver] = "DANCING"
+    assert asked.with_tag(TAG)[0].state is AppState.FAILED
 
 
 def test_an_application_stays_known_when_its_driver_is_gone(master: FakeMaster) -> None:

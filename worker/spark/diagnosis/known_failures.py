@@ -238,6 +238,14 @@ SUBMISSION: Final = (
         _KUBERNETES,
     ),
     _rule(
+        r"Required (?:executor|AM|driver) memory [^\n]*is above the max threshold[^\n]*"
+        r"|InvalidResourceRequestException[^\n]*"
+        r"|requested resource[^\n]* greater than maximum[^\n]*",
+        _SUBMIT,
+        "YARN refused the size of a container: {0}",
+        "ask for less memory, or raise yarn.scheduler.maximum-allocation-mb",
+    ),
+    _rule(
         r"(?:submitted by user \S+ to unknown queue|to non-leaf queue)[^\n]*",
         _SUBMIT,
         "YARN refused the queue: {0}",

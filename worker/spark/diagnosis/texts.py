@@ -32,6 +32,10 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(?:: .*|\Z)")
 _LOGGED = re.compile(
     r"(?:\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d\S* )(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 )
+_REFLECTED = re.compile(
+    r"\Ajava\.lang\.reflect\.InvocationTargetException\b.*?^Caused by: ", re.DOTALL | re.MULTILINE
+)
+"""The error of a caller of `main`, such as a Worker's, and not the program's."""
 _JAVA_STACK = re.compile(r"\s+at \S.*|\s+\.\.\. \d+ (?:more|common frames omitted)")
 
 
@@ -130,7 +134,7 @@ def last_error(log: str) -> str:
             number = end
             continue
         number += 1
-    return found
+    return _REFLECTED.sub("", found)
 
 
 def serious(log: str) -> str:

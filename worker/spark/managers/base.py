@@ -6,7 +6,7 @@ did not answer. A kill is a request; its effect is seen by asking for the applic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
@@ -57,6 +57,8 @@ class Application:
     """The cause of its end, in the manager's words."""
     place: str = ""
     """The manager's own reference to it: a page, a pod. Nothing for people."""
+    is_driver: bool = False
+    """True for a driver that the manager lists apart from its application."""
 
 
 Ask = Callable[[str, Mapping[str, str]], Any]
@@ -77,10 +79,10 @@ class ApplicationManager(Protocol):
         """All with a tag that begins so."""
         ...
 
-    def nameless(self) -> Mapping[str, str]:
-        """Drivers that lived at the last look and had not shown whose they are, by their ids.
+    def nameless(self) -> Sequence[Application]:
+        """Drivers, live or over, that had not shown their tag at the last look.
 
-        The classes of their programs are all that is known of them.
+        `name` is the class of the program, and all that is known of them.
         """
         ...
 

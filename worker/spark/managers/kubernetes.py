@@ -74,8 +74,8 @@ class KubernetesManager:
         found = self._labelled(f"{CLUSTER_LABEL}={cluster_of_prefix(prefix)},{LABEL}")
         return [each for each in found if any(tag.startswith(prefix) for tag in each.tags)]
 
-    def nameless(self) -> Mapping[str, str]:
-        return {}
+    def nameless(self) -> Sequence[Application]:
+        return ()
 
     def kill(self, application: Application) -> None:
         # The driver's comes first: it would replace executors.

@@ -5,7 +5,7 @@ It ends with that process, which the supervisor watches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import ClassVar
 
 from worker.spark.managers.base import Application, Ask
@@ -22,8 +22,8 @@ class LocalManager:
     def with_prefix(self, prefix: str) -> list[Application]:
         return []
 
-    def nameless(self) -> Mapping[str, str]:
-        return {}
+    def nameless(self) -> Sequence[Application]:
+        return ()
 
     def kill(self, application: Application) -> None:
         return None

@@ -4,10 +4,12 @@ That shows an application's name and not its settings, and a program may well na
 application whose name has no tag the driver's own page is asked, which the Master's page of it
 links to: once, for the answer can't change. A Master that is not ALIVE knows nothing.
 
-A driver that runs in the cluster (`deployMode` cluster, which is for the JVM only) is a thing of
-its own there, which goes on when its application is killed, and of which the Master shows nothing
-of ours. Its page says which one it is, so it is known once it has made its application; from then
-on it is told of, and killed, like another application with the same tag. Until then it is nameless.
+A driver that runs in the cluster (`deployMode` cluster, which is for the JVM only) is listed apart
+from its application and runs on when that is killed, and the Master shows no setting of it. Its
+Worker does: the driver's log there starts with its command, which has the tag (`worker_log`). Where
+no Worker's page can be read, the driver's own page names the driver, once there is an application.
+From then on it is reported, and killed, like another application with the same tag; before, it is
+nameless.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest, host_of
 from worker.spark.managers.settings import is_page_of
 from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
 from worker.spark.managers.tags import in_name, parse
+from worker.spark.managers.worker_log import WorkerLog
 
 _ALIVE: Final = "ALIVE"
 _LOOKS: Final = 20
@@ -90,12 +93,19 @@ class StandaloneManager:
         """The facts on the pages of the drivers that were asked, by id."""
         self._looks: dict[str, int] = {}
         """The number of looks at each live application whose driver's page is not known yet."""
-        self._nameless: Mapping[str, str] = {}
+        self._owners: dict[str, str] = {}
+        """The tags in the commands of drivers in the cluster, by id; "" for one without a tag."""
+        self._workers: dict[str, str] = {}
+        """The pages of these drivers' Workers, by the driver's id."""
+        self._old: frozenset[str] | None = None
+        """The drivers that were over at the first look. Their logs are not read."""
+        self._nameless: Sequence[Application] = ()
 
     def learn_from(self, other: StandaloneManager) -> None:
         """Know what another one has found out: the page of a driver that dies can't be asked."""
         self._drivers, self._abouts = dict(other._drivers), dict(other._abouts)
         self._looks = dict(other._looks)
+        self._owners, self._old = dict(other._owners), other._old
 
     def with_tag(self, tag: str) -> list[Application]:
         return [each for each in self._seen() if tag in each.tags]
@@ -116,18 +126,24 @@ class StandaloneManager:
             )
 
     def log(self, application: Application) -> str:
-        return ""
+        page = self._workers.get(application.id)
+        # A driver may only be taken for ours. Its log is shown if its command has our tag.
+        if not page or self._owners.get(application.id) not in application.tags:
+            return ""
+        return WorkerLog(page, application.id).end()
 
     def ask(self, application: Application) -> Ask | None:
         page = self._drivers.get(application.id)
         return None if application.state.is_final or not page else self._ask(page)
 
-    def nameless(self) -> Mapping[str, str]:
+    def nameless(self) -> Sequence[Application]:
         return self._nameless
 
     def _seen(self) -> list[Application]:
         found: list[Application] = []
-        nameless: dict[str, str] = {}
+        nameless: list[Application] = []
+        ids: set[str] = set()
+        over: set[str] = set()
         wrong: list[ManagerError] = []
         others: list[str] = []
         is_ours = False
@@ -136,10 +152,15 @@ class StandaloneManager:
                 document = an_object(rest.json("/json/"), "the answer")
                 if needed_text(document, "status") != _ALIVE:
                     continue
-                found += self._applications(page, document, nameless)
+                apps = self._applications(page, document)
+                drivers = self._drivers_of(page, document, apps)
             except ManagerError as error:
                 wrong.append(error)
                 continue
+            found += [*apps, *(each for each in drivers if each.tags)]
+            nameless += [each for each in drivers if not each.tags]
+            ids |= {each.id for each in (*apps, *drivers)}
+            over |= {each.id for each in drivers if each.state.is_final}
             if is_page_of(self._master, page, text(document, "url")):
                 is_ours = True
             else:
@@ -148,7 +169,7 @@ class StandaloneManager:
         if wrong and not is_ours:
             raise wrong[0]
         if not wrong:
-            self._forget_others({each.id for each in found})
+            self._forget_others(ids)
         if self._master and not is_ours:
             # Another cluster's Master knows nothing, and not that there is nothing.
             raise ManagerUnreachableError(
@@ -157,33 +178,65 @@ class StandaloneManager:
                 if others
                 else "no Master is ALIVE: it stands by, or is recovering"
             )
-        self._nameless = nameless
+        shown = {*self._owners, *(each.driver for each in self._abouts.values())}
+        self._nameless = [each for each in nameless if each.id not in shown]
+        if self._old is None:
+            self._old = frozenset(over)
         return found
 
-    def _applications(
-        self, page: str, document: Mapping[str, Any], nameless: dict[str, str]
-    ) -> list[Application]:
+    def _applications(self, page: str, document: Mapping[str, Any]) -> list[Application]:
         live = objects(document.get("activeapps"), "activeapps")
         over = objects(document.get("completedapps"), "completedapps")
-        live_drivers = objects(document.get("activedrivers"), "activedrivers")
-        over_drivers = objects(document.get("completeddrivers"), "completeddrivers")
-        has_drivers = bool(live_drivers)
-        found = [self._application(page, each, has_drivers=has_drivers) for each in (*live, *over)]
-        drivers = {each.get("id"): each for each in (*live_drivers, *over_drivers)}
-        claimed = set()
-        for app in tuple(found):
-            driver = self._abouts.get(app.id, About()).driver
-            if driver in drivers:
-                claimed.add(driver)
-                state = _DRIVER_STATES.get(text(drivers[driver], "state"), AppState.RUNNING)
-                # Not with the links of the application, which has them itself.
+        has_drivers = bool(objects(document.get("activedrivers"), "activedrivers"))
+        return [self._application(page, each, has_drivers=has_drivers) for each in (*live, *over)]
+
+    def _drivers_of(
+        self, page: str, document: Mapping[str, Any], apps: Sequence[Application]
+    ) -> list[Application]:
+        """Return all drivers in the cluster, with their tags as far as these are known."""
+        workers = objects(document.get("workers", []), "workers")
+        pages = {text(each, "id"): link(text(each, "webuiaddress")) for each in workers}
+        claims = {self._abouts.get(app.id, About()).driver: app for app in apps}
+        found = []
+        for kind in ("activedrivers", "completeddrivers"):
+            is_over = kind == "completeddrivers"
+            for each in objects(document.get(kind), kind):
+                driver = needed_text(each, "id")
+                self._workers[driver] = pages.get(text(each, "worker"), "")
+                self._read_command(driver, is_over=is_over)
+                app = claims.get(driver)
+                owner = self._owners.get(driver)
+                tags = (owner,) if owner else app.tags if app and owner is None else ()
+                # What it does not call a success itself is not one.
+                other = AppState.FAILED if is_over else AppState.RUNNING
                 found.append(
-                    Application(id=driver, tags=app.tags, name=app.name, state=state, place=page)
+                    # Not with the links of the application, which has them itself.
+                    Application(
+                        id=driver,
+                        tags=tags,
+                        name=app.name if app else text(each, "mainclass"),
+                        state=_DRIVER_STATES.get(text(each, "state"), other),
+                        place=page,
+                        is_driver=True,
+                    )
                 )
-        for each in live_drivers:
-            if (driver := needed_text(each, "id")) not in claimed:
-                nameless[driver] = text(each, "mainclass")
         return found
+
+    def _read_command(self, driver: str, *, is_over: bool) -> None:
+        """Read a driver's tag from its Worker's log, unless that is known or in vain."""
+        page, looks = self._workers[driver], self._looks.get(driver, 0)
+        is_old = is_over and (self._old is None or driver in self._old)
+        if not page or driver in self._owners or is_old or looks > _LOOKS:
+            return
+        try:
+            tag = WorkerLog(page, driver).tag()
+        except ManagerError:
+            tag, is_over = None, True
+        if tag is not None:
+            self._owners[driver] = tag if parse(tag) else ""
+        elif is_over:
+            # The log starts after the program was copied. A driver that ended before lacks one.
+            self._looks[driver] = looks + 1
 
     def _application(
         self, page: str, document: Mapping[str, Any], *, has_drivers: bool
@@ -217,7 +270,7 @@ class StandaloneManager:
         )
 
     def _forget_others(self, seen: Collection[str]) -> None:
-        for known in (self._drivers, self._abouts, self._looks):
+        for known in (self._drivers, self._abouts, self._looks, self._owners, self._workers):
             for app_id in [each for each in known if each not in seen]:
                 del known[app_id]
 

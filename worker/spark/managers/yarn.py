@@ -56,8 +56,8 @@ class YarnManager:
         found = self._tagged(cluster_tag(prefix))
         return [each for each in found if any(tag.startswith(prefix) for tag in each.tags)]
 
-    def nameless(self) -> Mapping[str, str]:
-        return {}
+    def nameless(self) -> Sequence[Application]:
+        return ()
 
     def kill(self, application: Application) -> None:
         user = application.user or self._user
