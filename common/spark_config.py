@@ -112,6 +112,8 @@ class SparkConfig:
     """Profiles whose server starts along with the worker, as a,b; others start when asked for."""
     yarn_urls: str = ""
     """YARN's ResourceManagers, as http://a:8088,http://b:8088."""
+    yarn_log_url: str = ""
+    """YARN's log server, as yarn.log.server.web-service.url: http://a:8188/ws/v1/applicationhistory."""
     standalone_urls: str = ""
     """Web pages of the Masters of standalone clusters, as http://a:8080,http://b:8080."""
     kubernetes_url: str = ""
@@ -303,6 +305,7 @@ _CHECKS: Final = {
     "spark.standalone_urls": _check_urls,
     "spark.kubernetes_url": _check_url,
     "spark.history_url": _check_url,
+    "spark.yarn_log_url": _check_url,
     "spark.openlineage_url": _check_url,
     "spark.openlineage_namespace": _check_text,
     "spark.kubernetes_token_file": _check_text,

@@ -109,6 +109,21 @@ def test_the_log_of_a_driver_elsewhere_explains_a_failure(bench: Bench, yarn: Fa
     assert OOM.expandtabs(4) in bench.log()
 
 
+def test_a_log_that_yarn_has_moved_comes_from_the_log_server(bench: Bench, yarn: FakeYarn) -> None:
+    yarn.aggregates = f"{yarn.url}/ws/v1/applicationhistory"
+    yarn.has_moved = False
+    bench.begin()
+    bench.wait_for("is RUNNING")
+    yarn.apps[app_id()].stderr = OOM
+    yarn.end_all("FINISHED", "FAILED", "User class threw exception")
+    asked = f"/ws/v1/applicationhistory/containers/container_{app_id()[12:]}_01_000001/logs/stdout"
+    bench.host.until(lambda: any(each.path == asked for each in yarn.asked))
+    yarn.has_moved = True
+    assert bench.host.end_of(1).state is TaskState.FAILURE
+    assert bench.facts().failure is FailureReason.OUT_OF_MEMORY
+    assert OOM.expandtabs(4) in bench.log()
+
+
 def test_a_driver_s_log_can_t_forge_lines_or_put_out_parameters(
     bench: Bench, yarn: FakeYarn
 ) -> None:

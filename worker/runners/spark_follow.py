@@ -395,7 +395,7 @@ class Follower:
         log = ""
         if ended.failure is not None:
             if application is not None and self._place.in_cluster:
-                log = fetched_log(self._job, self._watch.manager, application)
+                log = fetched_log(self._job, self._watch.manager, application, self._pause)
             if not log and self._submission.is_running():
                 # Without a log the driver could not be started, and spark-submit prints the cause.
                 self._submission.wait(_REPORT_SECONDS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from common.model.failures import FailureReason
@@ -17,12 +17,21 @@ from worker.runners.own_page import OwnPage
 from worker.runners.spark_outcome import Outcome
 from worker.runners.spark_process import Submission
 from worker.spark.diagnosis.failures import Explained, explain_log
-from worker.spark.managers.base import Application, ApplicationManager, Ask, ManagerError
+from worker.spark.managers.base import (
+    Application,
+    ApplicationManager,
+    Ask,
+    ManagerError,
+    ManagerRefusedError,
+)
 from worker.spark.managers.driver_page import Reading, read
 from worker.spark.progress.facts_file import FactsFile
 from worker.spark.progress.tally import Tally
 
 _PROGRESS_SECONDS: Final = 1.0
+_LOG_SECONDS: Final = 20.0
+"""The time that YARN's log aggregation may take."""
+_LOG_PAUSE_SECONDS: Final = 1.0
 _SENTENCE_CHARS: Final = 300
 _THREAD: Final = 'Exception in thread "main" '
 _AS_IN_A_LOG: Final = f"{_THREAD}org.apache.spark.SparkException: "
@@ -130,13 +139,29 @@ class Reporting:
         return (*known, app_id)
 
 
-def fetched_log(job: Job, manager: ApplicationManager, application: Application) -> str:
-    """The end of a driver's log that stands elsewhere, which is copied into the attempt's own."""
-    try:
-        log = manager.log(application)
-    except ManagerError as error:
-        say(job, f"the driver's log could not be had from {manager.name}: {error}")
-        log = ""
+def fetched_log(
+    job: Job,
+    manager: ApplicationManager,
+    application: Application,
+    pause: Callable[[float], None],
+) -> str:
+    """Copy the end of the log of a driver elsewhere into the attempt's own, and return it.
+
+    A log that is being moved is requested again for a while, with pauses.
+    """
+    log = ""
+    begun = time.monotonic()
+    while True:
+        try:
+            log = manager.log(application)
+        except ManagerError as error:
+            is_late = time.monotonic() - begun > _LOG_SECONDS
+            if is_late or isinstance(error, ManagerRefusedError):
+                say(job, f"the driver's log could not be read from {manager.name}: {error}")
+                break
+            pause(_LOG_PAUSE_SECONDS)
+        else:
+            break
     if log.strip():
         say(job, f"the end of the driver's log, from {manager.name}:")
         job.say(log.expandtabs(4).rstrip("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.integration.managers.server import TROUBLES, Asked, FakeServer, Said,
 from tests.integration.managers.yarn import FakeYarn
 from tests.integration.spark_host import until
 from worker.spark.managers.base import (
+    Application,
     AppState,
     ManagerError,
     ManagerRefusedError,
@@ -161,6 +163,75 @@ def test_a_kill_is_asked_for_in_the_name_of_the_application_s_user(yarn: FakeYar
     asked.kill(asked.with_tag(TAG)[0])
     assert yarn.asked[-1].query["user.name"] == "alice"
     assert asked.with_tag(TAG)[0].state is AppState.KILLED
+
+
+LOG_SERVER = "/ws/v1/applicationhistory"
+
+
+def ended(yarn: FakeYarn) -> Application:
+    yarn.submit(yarn_tags(TAG), stderr="it divided by zero\n")
+    yarn.end_all("FINISHED", "FAILED")
+    (found,) = manager(yarn.url).with_tag(TAG)
+    return found
+
+
+def test_a_redirect_to_the_log_server_on_a_resource_manager_s_host_is_followed(
+    yarn: FakeYarn,
+) -> None:
+    yarn.aggregates = yarn.url + LOG_SERVER
+    assert manager(yarn.url).log(ended(yarn)) == "stderr:\nit divided by zero"
+
+
+@pytest.mark.parametrize("answer", ["404", "http://elsewhere.test:1/ws"])
+def test_the_configured_log_server_has_what_a_node_has_no_longer(
+    yarn: FakeYarn, answer: str
+) -> None:
+    yarn.aggregates = answer
+    asked = YarnManager([yarn.url], user="etl", log_url=yarn.url + LOG_SERVER, limits=HASTY)
+    assert asked.log(ended(yarn)) == "stderr:\nit divided by zero"
+    assert yarn.asked[-1].query["user.name"] == "etl"
+
+
+def test_the_log_server_has_the_log_of_a_node_that_is_gone(yarn: FakeYarn) -> None:
+    app = ended(yarn)
+    gone = replace(app, place=app.place.replace(yarn.url, "http://127.0.0.1:9"))
+    asked = YarnManager([yarn.url], user="etl", log_url=yarn.url + LOG_SERVER, limits=HASTY)
+    assert asked.log(gone) == "stderr:\nit divided by zero"
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "404",
+        "http://elsewhere.test:1/ws/v1/applicationhistory",
+        "http://localhost:{port}/ws/v1/applicationhistory",
+        "http://127.0.0.1@localhost:{port}/ws/v1/applicationhistory",
+        "file:///etc",
+        "http://[",
+    ],
+)
+def test_a_redirect_to_another_host_is_refused_with_the_key_to_set(
+    yarn: FakeYarn, base: str
+) -> None:
+    yarn.aggregates = base.format(port=yarn.url.rpartition(":")[2])
+    app = ended(yarn)
+    with pytest.raises(ManagerRefusedError, match=r"spark\.yarn_log_url"):
+        manager(yarn.url).log(app)
+    assert not any("applicationhistory" in each.path for each in yarn.asked)
+
+
+def test_a_redirect_leads_to_that_log_only(yarn: FakeYarn) -> None:
+    yarn.aggregates = f"{yarn.url}/ws/v1/cluster/apps?x="
+    app = ended(yarn)
+    with pytest.raises(ManagerRefusedError, match=r"spark\.yarn_log_url"):
+        manager(yarn.url).log(app)
+
+
+def test_a_log_that_has_yet_to_be_moved_is_not_an_answer(yarn: FakeYarn) -> None:
+    yarn.aggregates, yarn.has_moved = yarn.url + LOG_SERVER, False
+    app = ended(yarn)
+    with pytest.raises(ManagerUnreachableError, match="does not have the log yet"):
+        manager(yarn.url).log(app)
 
 
 def test_the_log_is_its_last_part(yarn: FakeYarn) -> None:

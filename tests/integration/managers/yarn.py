@@ -37,7 +37,7 @@ class FakeApplication:
 
 
 class FakeYarn(FakeServer):
-    """One ResourceManager, which is also the node that keeps the containers' logs."""
+    """One ResourceManager, which is also the containers' node and the log server."""
 
     def __init__(self) -> None:
         self.apps: dict[str, FakeApplication] = {}
@@ -53,6 +53,11 @@ class FakeYarn(FakeServer):
         self.pages: dict[str, Any] = {}
         """The responses of drivers' own pages, by the path below `/api/v1/`."""
         self.refuses_submissions = False
+        self.aggregates = ""
+        """The answer of the node for a container that has ended, with log aggregation: "404" or the
+        base of the log server to which it redirects."""
+        self.has_moved = True
+        """True if log aggregation is over."""
         self._numbers = itertools.count(1)
         super().__init__()
 
@@ -98,6 +103,16 @@ class FakeYarn(FakeServer):
                     return self._put_state(app_id, asked)
                 case "GET", ["ws", "v1", "node", "containerlogs", container, name]:
                     return self._log(container, name)
+                case "GET", [
+                    "ws",
+                    "v1",
+                    "applicationhistory",
+                    "containers",
+                    container,
+                    "logs",
+                    name,
+                ]:
+                    return self._aggregated(container, name)
                 case "GET", ["proxy", app_id, "api", "v1", *rest] if app_id in self.apps:
                     return self._page("/".join(rest))
         return Said(status=404, body=b"<html>404</html>", kind="text/html")
@@ -152,8 +167,29 @@ class FakeYarn(FakeServer):
         app = next((a for a in self.apps.values() if a.id[12:] in container), None)
         if app is None:
             return Said(status=404)
+        if self.aggregates and app.state in _FINAL:
+            if self.aggregates == "404":
+                return as_json({"RemoteException": {"exception": "NotFoundException"}}, 404)
+            target = f"{self.aggregates}/containers/{container}/logs/{name}"
+            location = f"{target}?redirected_from_node=true"
+            return Said(status=307, headers={"Location": location})
+        return Said(body=self._printed(app, name).encode(), kind="text/plain")
+
+    def _aggregated(self, container: str, name: str) -> Said:
+        app = next((a for a in self.apps.values() if a.id[12:] in container), None)
+        if app is None or not self.has_moved or name != "stderr":
+            text = f"Can not find any log file matching the pattern: [{name}] for {container}"
+            return Said(body=text.encode(), kind="text/plain")
+        return Said(body=self._printed(app, name).encode(), kind="text/plain")
+
+    def _printed(self, app: FakeApplication, name: str) -> str:
         text = app.stderr if name == "stderr" else ""
-        return Said(body=text.encode(), kind="text/plain")
+        end = f"End of LogType:{name}."
+        return (
+            f"LogAggregationType: AGGREGATED\n{'=' * 40}\nLogType:{name}\n"
+            f"LogLastModifiedTime:Mon Nov 30 00:00:00 +0000 2026\nLogLength:{len(text)}\n"
+            f"LogContents:\n{text}{end}\n{'*' * (len(end) + 50)}\n\n"
+        )
 
     def _page(self, path: str) -> Said:
         known = self.pages.get(path.partition("/")[2].partition("/")[2])

@@ -33,9 +33,7 @@ def manager_of(
         return None
     match ruler(master):
         case "yarn":
-            return YarnManager(
-                settings.yarn_urls, user=user, history_url=settings.history_url, limits=limits
-            )
+            return _yarn(settings, user, limits)
         case "standalone":
             made = StandaloneManager(
                 settings.standalone_pages(master),
@@ -56,7 +54,7 @@ def all_managers(settings: ManagerSettings, *, user: str) -> list[ApplicationMan
     """All that are configured, each of which may be away without the others."""
     found: list[ApplicationManager] = []
     if settings.yarn_urls:
-        found.append(YarnManager(settings.yarn_urls, user=user, history_url=settings.history_url))
+        found.append(_yarn(settings, user, PATIENT))
     found += [
         StandaloneManager([page], history_url=settings.history_url)
         for page in settings.standalone_urls
@@ -72,6 +70,16 @@ def own_user() -> str:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _yarn(settings: ManagerSettings, user: str, limits: Limits) -> YarnManager:
+    return YarnManager(
+        settings.yarn_urls,
+        user=user,
+        log_url=settings.yarn_log_url,
+        history_url=settings.history_url,
+        limits=limits,
+    )
 
 
 def _kubernetes(

@@ -1,9 +1,9 @@
 """Asks a manager's REST API, briefly and with suspicion; the only door to the network here.
 
 Several addresses of one manager are tried in turn, the one that answered last before the others. A
-redirect is never followed: one that leads to another of these addresses only says which to ask
-next. An answer that is cut off, too slow, too long or not what was asked for is none. Nothing that
-is raised repeats more of an address than its host.
+redirect is never followed. One to another of these addresses selects that one as the next, and
+`look` returns the target of any other to a caller that can check it. An answer that is cut off, too
+slow, too long or of the wrong kind is an error. Errors repeat only the host of an address.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ with absent("click"):  # Its own command line would take a third of a task's sta
 
 _LARGEST_BYTES: Final = 64 * 1024 * 1024
 _MISSING: Final = 404
+_MOVED: Final = frozenset({302, 303, 307, 308})
 _TOO_LONG: Final = "takes too long to answer"
 
 
@@ -62,6 +63,13 @@ class Answer:
     body: bytes
     document: Any = None
     """The value of the JSON, if that was asked for and something was found."""
+    location: str = ""
+    """The target of a redirect, not checked; "" for other answers."""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +120,13 @@ class Rest:
         """Read text, or the end of it; "" if there is none."""
         request = _Request(method="GET", path=path, params=params or {}, tail_bytes=tail_bytes)
         answer = self._patiently(request)
-        return "" if answer.is_missing else answer.body.decode("utf-8", "replace")
+        return "" if answer.is_missing else answer.text
+
+    def look(self, path: str, params: Mapping[str, str], tail_bytes: int) -> Answer:
+        """Read the end of a text, or the target of a redirect."""
+        return self._patiently(
+            _Request(method="GET", path=path, params=params, tail_bytes=tail_bytes, taken=_MOVED)
+        )
 
     def put(self, path: str, document: Mapping[str, Any], params: Mapping[str, str]) -> Answer:
         """Write JSON."""
@@ -192,7 +206,8 @@ class Rest:
         if status == _MISSING and request.wants_json:
             raise _NoAnswerError("does not have what was asked for")
         if not request.wants_json:
-            return Answer(is_missing=status == _MISSING, body=body)
+            location = str(response.headers.get("location", "")) if status in _MOVED else ""
+            return Answer(is_missing=status == _MISSING, body=body, location=location)
         try:
             return Answer(is_missing=False, body=body, document=json.loads(body))
         except (ValueError, RecursionError):

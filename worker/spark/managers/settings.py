@@ -23,6 +23,8 @@ class ManagerSettings:
 
     yarn_urls: tuple[str, ...] = ()
     """Of one cluster: any that is not the active ResourceManager is passed over."""
+    yarn_log_url: str = ""
+    """The log server, which has the logs that log aggregation has moved."""
     standalone_urls: tuple[str, ...] = ()
     """Pages of Masters, of one cluster or of several."""
     kubernetes_url: str = ""
@@ -36,6 +38,7 @@ class ManagerSettings:
         """From the section `[spark]`."""
         return cls(
             yarn_urls=addresses(spark.yarn_urls),
+            yarn_log_url=spark.yarn_log_url.rstrip("/"),
             standalone_urls=addresses(spark.standalone_urls),
             kubernetes_url=spark.kubernetes_url.rstrip("/"),
             kubernetes_token_file=spark.kubernetes_token_file,

@@ -15,9 +15,9 @@ from worker.spark.managers.base import Application, AppState, Ask, ManagerUnreac
 from worker.spark.managers.rest import PAGE, PATIENT, Limits, Rest
 from worker.spark.managers.shapes import an_object, link, needed_text, objects, text
 from worker.spark.managers.tags import cluster_tag
+from worker.spark.managers.yarn_logs import ContainerLogs
 
 _APPS: Final = "/ws/v1/cluster/apps"
-_LOG_BYTES: Final = 256 * 1024
 _ID = re.compile(r"application_[0-9]+_[0-9]+")
 _CONTAINER = re.compile(r"(https?://[^/\s]+)/node/containerlogs/(container_\w+)/")
 
@@ -42,12 +42,18 @@ class YarnManager:
     name: ClassVar[str] = "YARN"
 
     def __init__(
-        self, urls: Sequence[str], *, user: str, history_url: str = "", limits: Limits = PATIENT
+        self,
+        urls: Sequence[str],
+        *,
+        user: str,
+        log_url: str = "",
+        history_url: str = "",
+        limits: Limits = PATIENT,
     ) -> None:
+        self._logs = ContainerLogs(urls, log_url, limits=limits)
         self._rest = Rest(urls, limits=limits)
         self._user = user
         self._history_url = history_url
-        self._limits = limits
 
     def with_tag(self, tag: str) -> list[Application]:
         return [each for each in self._tagged(tag) if tag in each.tags]
@@ -68,17 +74,7 @@ class YarnManager:
         found = _CONTAINER.match(application.place)
         if found is None:
             return ""
-        node, container = found[1], found[2]
-        # Asked where the container ran, which hands out logs that were moved to HDFS too.
-        rest = Rest([node], limits=self._limits)
-        parts = []
-        for name in ("stdout", "stderr"):
-            path = f"/ws/v1/node/containerlogs/{container}/{name}"
-            size = {"size": str(-_LOG_BYTES), "user.name": application.user or self._user}
-            text_of_it = rest.text(path, size, tail_bytes=_LOG_BYTES)
-            if text_of_it.strip():
-                parts.append(f"{name}:\n{text_of_it.rstrip()}")
-        return "\n".join(parts)
+        return self._logs.end(found[1], found[2], application.user or self._user)
 
     def ask(self, application: Application) -> Ask | None:
         if application.state is not AppState.RUNNING or not application.ui:
