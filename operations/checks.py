@@ -11,12 +11,13 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from common.clock import SystemClock
 from common.config import Config, database_url, load
@@ -24,7 +25,9 @@ from common.datasource_keys import DatasourceKeys, key_file
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.model.cluster import NodeKind
 from common.model.database_needs import DatabaseFacts, faults_of
+from common.spark_config import SparkConfig, addresses
 from operations.texts import counted
+from operations.yarn_probe import ManagerState, configuration_problem, probe
 
 if TYPE_CHECKING:
     from common.store.connect import Engine
@@ -64,6 +67,7 @@ def findings() -> list[Finding]:
         return [*found, _failed("configuration", str(error), "mend the settings that are named")]
     found.append(_ok("configuration", f"ORCAFLOW_HOME is {config.home}"))
     found += [_java(), _spark_submit(config), _shell(config), _disk(config)]
+    found += yarn_findings(config.spark, os.environ)
     found += database_findings(config)
     found += _zookeeper(config)
     found += firewall_findings(config)
@@ -98,6 +102,35 @@ def _spark_submit(config: Config) -> Finding:
     if not os.access(program, os.X_OK):
         return _failed("spark-submit", f"{program} is not there or no program", cure)
     return _ok("spark-submit", str(program))
+
+
+def yarn_findings(spark: SparkConfig, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield whether YARN answers, and whether `spark-submit` can find it."""
+    urls = addresses(spark.yarn_urls)
+    if not urls and not any(environment.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
+        return
+    problem = configuration_problem(environment)
+    if problem:
+        cure = (
+            "set HADOOP_CONF_DIR to YARN's configuration in the environment of the worker daemons"
+        )
+        yield _warning("yarn configuration", f"spark-submit can't find YARN here: {problem}", cure)
+    else:
+        yield _ok("yarn configuration", "yarn-site.xml is there")
+    if not urls:
+        cure = "name the ResourceManagers: spark.yarn_urls of worker.toml"
+        detail = "spark.yarn_urls is empty, so tasks on YARN in cluster mode are refused"
+        yield _warning("yarn", detail, cure)
+        return
+    states = {url: probe(url) for url in urls}
+    detail = ", ".join(f"{urlsplit(url).netloc} {state}" for url, state in states.items())
+    if ManagerState.ACTIVE not in states.values():
+        cure = "see whether YARN runs and spark.yarn_urls of worker.toml is right"
+        yield _failed("yarn", f"no ResourceManager is active: {detail}", cure)
+    elif {*states.values()} <= {ManagerState.ACTIVE, ManagerState.STANDBY}:
+        yield _ok("yarn", detail)
+    else:
+        yield _warning("yarn", detail, "see whether spark.yarn_urls of worker.toml is right")
 
 
 def _shell(config: Config) -> Finding:
@@ -343,6 +376,10 @@ def firewall_findings(config: Config) -> Iterator[Finding]:
 
 def _ok(check: str, detail: str) -> Finding:
     return Finding(check=check, result=Result.OK, detail=detail)
+
+
+def _warning(check: str, detail: str, cure: str) -> Finding:
+    return Finding(check=check, result=Result.WARNING, detail=detail, cure=cure)
 
 
 def _failed(check: str, detail: str, cure: str) -> Finding:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final
 
 from common.model.failures import FailureReason
 
@@ -44,11 +44,28 @@ class Progress:
     shuffle_write_bytes: int = 0
     executor_memory_bytes: int = 0
     """The largest heap that one executor was seen to use."""
+    waiting: str = ""
+    """The cause for which an accepted application waits, in its manager's words."""
 
     @property
     def share(self) -> float | None:
         """The part of the tasks that is done, from 0 to 1; None before there are any."""
         return min(1.0, self.tasks_done / self.tasks) if self.tasks else None
+
+    def ended(self, *, well: bool) -> Progress:
+        """Return the final progress, from the last report before the application's end.
+
+        Nothing runs any more. All tasks that were known are done if the application succeeded.
+        """
+        still = replace(self, jobs_running=0, stages_running=0, tasks_running=0, waiting="")
+        if not well:
+            return still
+        return replace(
+            still,
+            jobs_done=self.jobs_done + self.jobs_running,
+            stages_done=self.stages_done + self.stages_running,
+            tasks_done=max(self.tasks, self.tasks_done),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +91,8 @@ class SparkFacts:
     progress: Progress = field(default_factory=Progress)
     usage: Usage = field(default_factory=Usage)
     failure: FailureReason | None = None
+    waited: bool = False
+    """True once `progress` has had a cause of waiting."""
 
     @property
     def app_link(self) -> str:
@@ -107,13 +126,15 @@ class SparkFacts:
             progress=progress_from(found.get("progress")),
             usage=usage_from(found.get("usage")),
             failure=_failure(found.get("failure")),
+            waited=found.get("waited") is True,
         )
 
 
 def progress_from(value: object) -> Progress:
     """Progress from an object, or from text that holds one as JSON."""
     given = _object(value)
-    return Progress(**{each.name: _count(given.get(each.name)) for each in fields(Progress)})
+    counts = {each: _count(given.get(each)) for each in _COUNTS}
+    return Progress(**counts, waiting=_text(given.get("waiting")))
 
 
 def usage_from(value: object) -> Usage:
@@ -127,8 +148,11 @@ def usage_from(value: object) -> Usage:
     )
 
 
+_COUNTS: Final = tuple(each.name for each in fields(Progress) if each.name != "waiting")
+
+
 def to_text(value: Progress | Usage) -> str:
-    """As a column holds it: JSON of what isn't 0."""
+    """As a column holds it: JSON of what isn't 0 or empty."""
     return json.dumps({name: each for name, each in asdict(value).items() if each})
 
 

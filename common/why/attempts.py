@@ -47,10 +47,13 @@ def running_cause(facts: Facts, attempt: Attempt) -> Cause:
             because=() if alive.masters else (no_master_cause(),),
         )
     wanted = ", and is being killed" if attempt.wanted_state is not None else ""
+    waits = attempt.waits_at_manager
+    queued = f"; its Spark application waits: {waits}" if waits else ""
+    text = f"task {attempt.name!r} runs on {attempt.host} (attempt {attempt.attempt})"
     return Cause(
         cause=CauseKind.RUNNING,
         subject=task_subject(attempt),
-        text=f"task {attempt.name!r} runs on {attempt.host} (attempt {attempt.attempt}){wanted}",
+        text=f"{text}{wanted}{queued}",
         since=attempt.start_time,
         next=f"orcaflow task log {attempt.id} -f shows what it does",
     )

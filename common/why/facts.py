@@ -37,6 +37,8 @@ class Attempt:
     settled: bool = False
     branch: str | None = None
     evidence: str | None = None
+    waits_at_manager: str = ""
+    """The cause for which its Spark application waits, in its manager's words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,16 @@ def test_what_is_not_said_any_more_stays_as_it_was_told(db: Tables) -> None:
     assert _facts_of(db, a) == before | {"history_link": "https://history"}
 
 
+def test_a_cause_of_waiting_goes_when_the_application_runs(db: Tables) -> None:
+    (a,) = submit(db, a_run(db), "a")
+    claim(db, [a])
+    waiting = SparkFacts(progress=Progress(waiting="the queue is full"), waited=True)
+    db.tasks.record_facts(WORKER, {a: waiting})
+    assert progress_from(the_task(db, a)["progress"]).waiting == "the queue is full"
+    db.tasks.record_facts(WORKER, {a: replace(waiting, progress=Progress())})
+    assert progress_from(the_task(db, a)["progress"]) == Progress()
+
+
 def test_only_the_incarnation_that_holds_a_running_attempt_tells_of_it(db: Tables) -> None:
     a, b, ended = submit(db, a_run(db), "a", "b", "ended")
     claim(db, [a, ended])

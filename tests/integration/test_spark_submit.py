@@ -65,6 +65,19 @@ def test_spark_submit_is_gone_long_before_the_application(bench: Bench, yarn: Fa
     bench.kill()
 
 
+def test_an_application_that_waits_says_what_for(bench: Bench, yarn: FakeYarn) -> None:
+    bench.begin()
+    bench.wait_for("is RUNNING")
+    app = yarn.apps[app_id()]
+    app.state, app.diagnostics = "ACCEPTED", "[Mon Nov 30 2026] The queue is full."
+    bench.host.until(lambda: bench.facts().progress.waiting == "The queue is full.")
+    assert f"application {app_id()} waits: The queue is full." in bench.log()
+    app.state = "RUNNING"
+    bench.host.until(lambda: not bench.facts().progress.waiting)
+    assert bench.facts().waited
+    bench.kill()
+
+
 def test_an_application_that_shows_up_late_is_waited_for(bench: Bench, yarn: FakeYarn) -> None:
     yarn.shows_after = 3.0
     bench.begin()
@@ -88,10 +101,12 @@ def test_how_far_an_application_has_come_is_told(bench: Bench, yarn: FakeYarn) -
     }
     bench.begin()
     bench.host.until(lambda: bench.facts().progress.tasks_done == 6)
+    assert bench.facts().progress.stages_running == 1
     yarn.end_all()
     bench.host.end_of(1)
     facts = bench.facts()
-    assert (facts.progress.tasks, facts.progress.stages_running) == (10, 1)
+    assert (facts.progress.tasks, facts.progress.tasks_done) == (10, 10)
+    assert (facts.progress.stages_running, facts.progress.jobs_running) == (0, 0)
     assert facts.progress.executor_memory_bytes == 77
     assert facts.usage.core_seconds == 2.5
 
@@ -250,13 +265,16 @@ def test_the_installation_s_defaults_are_read_and_the_task_s_settings_win(
 ) -> None:
     folder = bench.home / "spark" / "conf"
     folder.mkdir()
-    (folder / "spark-defaults.conf").write_text("spark.of.theirs = 1\nspark.fake.runs = 9")
+    (folder / "spark-defaults.conf").write_text(
+        "spark.of.theirs = 1\nspark.fake.runs = 9\nspark.yarn.maxAppAttempts = 3"
+    )
     file = bench.host.directory(1) / "spark_1_2_1.conf"
     bench.begin(conf={"spark.fake.runs": "1", "spark.fake.gate": str(bench.home / "gate")})
     bench.wait_for("spark-submit was started")
     lines = file.read_text().splitlines()
     assert "spark.of.theirs = 1" in lines
     assert lines.index("spark.fake.runs = 9") < lines.index("spark.fake.runs = 1")
+    assert "spark.yarn.maxAppAttempts = 1" not in lines
     bench.kill()
 
 

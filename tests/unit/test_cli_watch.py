@@ -284,6 +284,8 @@ def test_everything_known_of_an_application_is_put_into_words() -> None:
 def test_an_application_without_tasks_yet_has_running_jobs_or_nothing() -> None:
     assert in_words(Progress(jobs_running=1)) == "1 job running"
     assert in_words(Progress()) == bar(Progress()) == ""
+    assert in_words(Progress(waiting="the queue is full")) == "waits: the queue is full"
+    assert in_words(Progress(waiting="\u202e" + "x" * 99)) == f"waits: \\u202e{'x' * 59}…"
     assert bar(Progress(tasks=1000, tasks_done=999)) == "█████████░"
     assert bar(Progress(tasks=3, tasks_done=3)) == "██████████"
 

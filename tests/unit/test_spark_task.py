@@ -394,6 +394,16 @@ def test_spark_submit_leaves_when_it_has_submitted(desk: Desk) -> None:
     assert on_kubernetes["in_cluster"] is True
 
 
+def test_yarn_runs_a_program_once_in_an_attempt_unless_the_task_says_otherwise(
+    desk: Desk,
+) -> None:
+    once = {"spark.yarn.maxAppAttempts": "1"}
+    assert desk.job({})["fallbacks"] == once
+    assert desk.job({"conf": {"spark.yarn.maxAppAttempts": "3"}})["fallbacks"] == {}
+    assert desk.job({"others": "--conf spark.yarn.maxAppAttempts=3"})["fallbacks"] == {}
+    assert desk.job({"deployMode": "client"})["fallbacks"] == {}
+
+
 def test_on_a_standalone_cluster_spark_submit_waits_since_the_master_does_not_tell_the_end(
     desk: Desk,
 ) -> None:

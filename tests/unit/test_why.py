@@ -127,11 +127,11 @@ def of_task(name: str, *runs: Run, **changes: Any) -> tuple[Cause, ...]:
 
 
 def test_a_task_waits_for_the_task_above_it_which_runs() -> None:
-    run = a_run("a >> b >> c", an_attempt("a", TaskState.RUNNING))
-    (cause,) = of_task("c", run)
+    queued = an_attempt("a", TaskState.RUNNING, waits_at_manager="the queue is full")
+    (cause,) = of_task("c", a_run("a >> b >> c", queued))
     assert words([cause]) == [CauseKind.UPSTREAM, CauseKind.UPSTREAM, CauseKind.RUNNING]
     running = cause.because[0].because[0]
-    assert "'a' runs on w:1" in running.text
+    assert "'a' runs on w:1 (attempt 1); its Spark application waits: the queue" in running.text
     assert running.since == NOON
 
 

@@ -15,7 +15,15 @@ from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from tests.simulation.virtual_clock import VirtualClock
 from worker.fitness import Fitness, try_a_start
-from worker.processes.results import Result, is_workers_own, without_room
+from worker.processes.results import (
+    Result,
+    is_workers_own,
+    killed,
+    of_exit_code,
+    read_what_it_left,
+    timed_out,
+    without_room,
+)
 
 TASKS, DATA = Path("/volumes/tasks"), Path("/volumes/data")
 SECOND = timedelta(seconds=1)
@@ -164,6 +172,34 @@ def test_a_success_on_a_full_volume_is_told_so() -> None:
     assert (result.state, result.failure) == (TaskState.SUCCESS, None)
     assert result.reason is not None
     assert result.reason.startswith("the volume of its log and of its directory is full")
+
+
+YARN = "application_1700000000000_0001"
+
+
+@pytest.mark.parametrize(
+    ("result", "ids", "is_told"),
+    [
+        (killed(137), (YARN,), True),
+        (killed(None), (YARN,), True),
+        (timed_out(137, timedelta(minutes=1)), (YARN,), True),
+        # The runner exited after the manager's confirmation.
+        (killed(143), (YARN,), False),
+        (timed_out(143, timedelta(minutes=1)), (YARN,), False),
+        # A driver with a local master is gone with its process.
+        (killed(137), ("local-1795198115959",), False),
+        (killed(137), (), False),
+        # A kill was not requested.
+        (of_exit_code(137), (YARN,), False),
+    ],
+)
+def test_a_kill_that_no_manager_has_confirmed_looks_unconfirmed(
+    tmp_path: Path, result: Result, ids: tuple[str, ...], is_told: bool
+) -> None:
+    file = tmp_path / "facts.json"
+    file.write_text(SparkFacts(application_ids=ids).to_json())
+    read_what_it_left(result, file, None)
+    assert (f"the end of {YARN} was not confirmed" in (result.reason or "")) == is_told
 
 
 @pytest.mark.parametrize(

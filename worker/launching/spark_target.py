@@ -22,6 +22,7 @@ DEPLOY_MODE: Final = Key(
     about="The driver's place: in the cluster, or on the worker as client or local.",
     words=("cluster", "client", "local"),
 )
+_YARN_ATTEMPTS: Final = "spark.yarn.maxAppAttempts"
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -120,6 +121,14 @@ def default_settings(target: Target, said: Mapping[str, str]) -> dict[str, str]:
         return {} if target.in_cluster or "spark.ui.port" in said else {"spark.ui.port": "0"}
     settings = {"spark.ui.port": "0", **doors.settings(target.master)}
     return {key: text for key, text in settings.items() if key not in said}
+
+
+def fallback_settings(target: Target, said: Mapping[str, str]) -> dict[str, str]:
+    """Return settings that hold unless the task or Spark's own defaults say otherwise."""
+    if target.ruler == "yarn" and target.mode == "cluster" and _YARN_ATTEMPTS not in said:
+        # Retries are the task's: a second attempt of YARN's would run the program twice in one.
+        return {_YARN_ATTEMPTS: "1"}
+    return {}
 
 
 def waiting_settings(target: Target) -> dict[str, str]:

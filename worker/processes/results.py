@@ -102,8 +102,25 @@ def read_what_it_left(result: Result, facts: Path | None, quality_of: Path | Non
     """Read the files in which an attempt tells of itself; any of them may be missing."""
     if facts is not None:
         result.facts = read_facts(facts)
+        _tell_unconfirmed(result)
     if quality_of is not None:
         result.quality = read_quality(quality_of)
+
+
+def _tell_unconfirmed(result: Result) -> None:
+    """Add to the reason that no manager has confirmed the end of an attempt's applications.
+
+    A runner exits only after the confirmation. A killed runner is without it.
+    """
+    was_ended = result.state is TaskState.KILL or result.failure is FailureReason.TIMED_OUT
+    if not was_ended or result.exit_code not in (_KILLED, None) or result.facts is None:
+        return
+    elsewhere = [each for each in result.facts.application_ids if not each.startswith("local-")]
+    if elsewhere:
+        result.reason = (
+            f"{result.reason}; the end of {', '.join(elsewhere)} was not confirmed in time:"
+            " a sweep ends what still runs"
+        )
 
 
 def explained(result: Result) -> str:

@@ -128,8 +128,10 @@ class Submission:
         defaults = defaults_of(home, environment)
         known = properties.read(defaults)
         raised = _raised(self._document["memory"], known)
+        fallbacks: Mapping[str, str] = self._document["fallbacks"]
+        lacking = {key: value for key, value in fallbacks.items() if key not in known}
         guard, self.page_token = doors.guard(home, self._document["master"], {**known, **conf})
-        text = f"{defaults}\n{properties.rendered({**guard, **raised, **conf})}"
+        text = f"{defaults}\n{properties.rendered({**lacking, **guard, **raised, **conf})}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with open(os.open(self._properties, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123  # Of a descriptor.

@@ -5,11 +5,14 @@ Nothing here decides how an attempt ended; it says as exactly as can be found ou
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
+from common.masking import printable
 from common.model.failures import FailureReason
 from common.model.spark import Usage
 from worker.runners.job import Job
@@ -20,6 +23,7 @@ from worker.spark.diagnosis.failures import Explained, explain_log
 from worker.spark.managers.base import (
     Application,
     ApplicationManager,
+    AppState,
     Ask,
     ManagerError,
     ManagerRefusedError,
@@ -33,6 +37,8 @@ _LOG_SECONDS: Final = 20.0
 """The time that YARN's log aggregation may take."""
 _LOG_PAUSE_SECONDS: Final = 1.0
 _SENTENCE_CHARS: Final = 300
+_TIME = re.compile(r"\A\[[^\]]{0,60}\] ?")
+"""YARN's moment of a diagnosis, which changes with each report of the same cause."""
 _THREAD: Final = 'Exception in thread "main" '
 _AS_IN_A_LOG: Final = f"{_THREAD}org.apache.spark.SparkException: "
 _OF_A_PROGRAM: Final = "User class threw exception:"
@@ -78,6 +84,16 @@ class Reporting:
         if before is None or (before.state, before.ui) != (application.state, application.ui):
             link = f": {application.ui}" if application.ui else ""
             say(self._job, f"application {application.id} is {application.state.value}{link}")
+        self._see_waiting(application)
+
+    def _see_waiting(self, application: Application) -> None:
+        is_waiting = application.state is AppState.WAITING
+        waiting = waiting_text(application.diagnostics) if is_waiting else ""
+        progress = self._facts.current.progress
+        if waiting != progress.waiting:
+            self._facts.update(progress=replace(progress, waiting=waiting), waited=True)
+            if waiting:
+                say(self._job, f"application {application.id} waits: {waiting}")
 
     def see_page(self, page: OwnPage) -> None:
         """Note the application that a driver of our own shows."""
@@ -112,7 +128,8 @@ class Reporting:
             core_seconds=round(self._reading.core_seconds, 3),
         )
         reason, sentence = self._explained(ended, log, diagnostics)
-        self._facts.update(usage=usage, failure=reason)
+        progress = self._facts.current.progress.ended(well=ended.failure is None)
+        self._facts.update(usage=usage, failure=reason, progress=progress)
         self._facts.flush()
         return sentence
 
@@ -137,6 +154,11 @@ class Reporting:
         # spark-submit has long read its settings by now.
         self._submission.forget_properties()
         return (*known, app_id)
+
+
+def waiting_text(diagnostics: str) -> str:
+    """Return the cause for which an application waits, in one line and without its time."""
+    return _TIME.sub("", " ".join(printable(diagnostics).split()))[:_SENTENCE_CHARS].strip()
 
 
 def fetched_log(

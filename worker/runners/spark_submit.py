@@ -73,8 +73,8 @@ def main() -> int:
         (code,) = codes
     else:
         stopping.set()
-        _end(job, follower, submission)
-        code = 128 + number
+        # As if killed, without the confirmation: the row then shows that it is missing.
+        code = 128 + (number if _end(job, follower, submission) else signal.SIGKILL)
     submission.forget_properties()
     facts.flush()
     sys.stdout.flush()
@@ -84,12 +84,15 @@ def main() -> int:
 
 def _end(
     job: Job, follower: Follower, submission: Submission, *, limit_seconds: float = float("inf")
-) -> None:
-    """End all that is the attempt's. Another connection: the first may just be waiting."""
+) -> bool:
+    """End all that is the attempt's; True if that was confirmed.
+
+    It takes another connection, because the first one may be waiting.
+    """
     manager = _manager(job, HASTY, before=follower.manager)
     watch = Watch(manager, lambda text: say(job, text), follower.foreign)
     try:
-        end(
+        return end(
             watch,
             follower.tags,
             submission,
@@ -100,6 +103,7 @@ def _end(
         )
     except Exception as error:  # noqa: BLE001  # There is nobody left to catch it.
         job.fail(error)
+        return False
 
 
 def _manager(

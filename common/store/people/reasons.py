@@ -19,6 +19,7 @@ from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.rights import Principal
+from common.model.spark import progress_from
 from common.model.states import (
     FINISHED_TASK_CODES,
     LIVE_PROCESS_STATES,
@@ -322,27 +323,14 @@ def _before(db: Connection, row: AnyRow) -> tuple[Other, ...]:
     )
 
 
-_ATTEMPT_COLUMNS: Final = (
-    task_instance.c.id,
-    task_instance.c.process_instance_id,
-    task_instance.c.name,
-    task_instance.c.task_type,
-    task_instance.c.attempt,
-    task_instance.c.state,
-    task_instance.c.submit_time,
-    task_instance.c.start_time,
-    task_instance.c.end_time,
-    task_instance.c.host,
-    task_instance.c.worker_incarnation,
-    task_instance.c.wanted_state,
-    task_instance.c.reason,
-    task_instance.c.failure_reason,
-    task_instance.c.retry_times,
-    task_instance.c.retry_at,
-    task_instance.c.due_at,
-    task_instance.c.settled,
-    task_instance.c.branch,
-    task_instance.c.evidence,
+_ATTEMPT_COLUMNS: Final = tuple(
+    task_instance.c[name]
+    for name in (
+        *("id", "process_instance_id", "name", "task_type", "attempt", "state", "submit_time"),
+        *("start_time", "end_time", "host", "worker_incarnation", "wanted_state", "reason"),
+        *("failure_reason", "progress", "retry_times", "retry_at", "due_at", "settled", "branch"),
+        "evidence",
+    )
 )
 
 
@@ -367,6 +355,7 @@ def _attempt(row: AnyRow) -> Attempt:
         settled=row.settled,
         branch=row.branch,
         evidence=row.evidence,
+        waits_at_manager=progress_from(row.progress).waiting,
     )
 
 

@@ -86,7 +86,8 @@ def _columns(facts: SparkFacts | None) -> tuple[str | None, ...]:
         _text(facts.app_link),
         _text(facts.ui_link),
         _text(facts.history_link),
-        None if facts.progress == _NO_PROGRESS else to_text(facts.progress),
+        # Removes the cause of waiting when the application runs, before any progress is known.
+        to_text(facts.progress) if facts.waited or facts.progress != _NO_PROGRESS else None,
         None if facts.usage == _NO_USAGE else to_text(facts.usage),
     )
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from common.store.people.views import TaskInstanceView
 
 _BAR_CELLS = 10
+_WAITING_CHARS = 60
+"""Of a cause in a table; `instance show` has all of it below."""
 
 
 def progress_words(task: TaskInstanceView) -> str:
@@ -29,11 +31,15 @@ def progress_words(task: TaskInstanceView) -> str:
         return ""
     # Nothing runs of what is over, though its last word may have been of something that did.
     over = task.end_time is not None
-    return in_words(replace(progress, tasks_running=0, jobs_running=0) if over else progress)
+    still = replace(progress, tasks_running=0, jobs_running=0, waiting="")
+    return in_words(still if over else progress)
 
 
 def in_words(progress: Progress) -> str:
     """Like `tasks 12/40 (3 running)`; "" before there is anything to count."""
+    if progress.waiting:
+        cut = progress.waiting[:_WAITING_CHARS]
+        return escaped(f"waits: {cut}{'…' if cut != progress.waiting else ''}")
     if not progress.tasks:
         running = progress.jobs_running
         return f"{running} job{'' if running == 1 else 's'} running" if running else ""
@@ -70,6 +76,8 @@ def application_lines(task: TaskInstanceView) -> Iterator[tuple[str, str]]:
     if words := progress_words(task):
         yield "progress", words
     progress = progress_of(task)
+    if progress is not None and progress.waiting and task.end_time is None:
+        yield "waits for", escaped(progress.waiting)
     if progress is not None and (moved := _moved(progress)):
         yield "data", moved
     if task.usage is not None and (cost := _cost(usage_from(task.usage))):

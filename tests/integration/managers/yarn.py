@@ -93,6 +93,10 @@ class FakeYarn(FakeServer):
             self._let_die()
             if asked.path.startswith("/fake/"):
                 return self._fake(asked)
+            if asked.path == "/ws/v1/cluster/info":
+                # A standby answers this one itself.
+                state = "ACTIVE" if self.active is None else "STANDBY"
+                return as_json({"clusterInfo": {"state": "STARTED", "haState": state}})
             if self.active is not None:
                 return self._standby(asked)
             parts = asked.path.strip("/").split("/")

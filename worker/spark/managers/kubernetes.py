@@ -173,6 +173,11 @@ def _why(pod: Mapping[str, Any]) -> str:
             about = state.get(kind) if isinstance(state, Mapping) else None
             if isinstance(about, Mapping) and text(about, "reason") not in ("", "Completed"):
                 found.append(f"{text(about, 'reason')} {text(about, 'message')}".strip())
+    found += [
+        f"Unschedulable {text(condition, 'message')}".strip()
+        for condition in status.get("conditions") or []
+        if isinstance(condition, Mapping) and text(condition, "reason") == "Unschedulable"
+    ]
     found += [f"{text(status, 'reason')} {text(status, 'message')}".strip()]
     return "; ".join(dict.fromkeys(filter(None, found)))
 

@@ -83,7 +83,7 @@ class Tally:
     def progress(self) -> Progress:
         """The progress so far."""
         total = self._total()
-        named = {name: total.get(name, 0) for name in _PROGRESS}
+        named: dict[str, Any] = {name: total.get(name, 0) for name in _PROGRESS}
         return Progress(**named, executor_memory_bytes=self._heap_bytes)
 
     @property
