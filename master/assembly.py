@@ -185,6 +185,7 @@ class Master:
             wake=lambda: self.wakes.wake(CommandLoop.name),
             config=CommandConfig(
                 exec_threads=config.exec_threads,
+                project_percent=config.project_share_percent,
                 fetch_size=config.fetch_size,
                 poll_interval=timedelta(seconds=config.command_poll_seconds),
                 kept=timedelta(days=config.ledger_days),

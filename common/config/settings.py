@@ -121,6 +121,8 @@ class MasterConfig:
     """Serves health and metrics; several masters on one host differ by it."""
     exec_threads: Positive = 100
     """Process instances that do work at the same time (not threads); sites set 1000 or more."""
+    project_share_percent: Percent = 80
+    """Percentage of exec_threads for one project while others exist; 100 disables the limit."""
     exec_task_num: Annotated[int, Ge(0)] = 0
     """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
     fetch_size: Positive = 50

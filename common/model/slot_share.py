@@ -73,9 +73,29 @@ class SlotShare:
         return sorted(project for project in self.held if not self.has_room(project))
 
 
-def may_exceed(percent: int, slots: int, *, wanted: int) -> bool:
-    """Return True if a project that holds all of the `wanted` slots would exceed its share.
+def headroom(percent: int, slots: int, *, held: int) -> int:
+    """Return the number of slots that can be taken before any project could exceed its share.
 
-    If not, no project can exceed its share, so the caller need not know the projects.
+    The caller need not know which projects hold the `held` slots, or take the others.
     """
-    return percent < NO_LIMIT and wanted > most_slots(percent, slots)
+    return most_slots(percent, slots) - held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomShare:
+    """The shares of a master's room: of dates of complements, and of all other runs."""
+
+    live: SlotShare
+    dates: SlotShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePercents:
+    """The configured shares of one project: of the room of a master, and of a worker's slots."""
+
+    master: int = NO_LIMIT
+    worker: int = NO_LIMIT
+
+
+NO_SHARES = SharePercents()
+"""No limit anywhere."""

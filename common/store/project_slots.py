@@ -74,9 +74,10 @@ _OF_ATTEMPTS: Final = FixedStatement(
         func.coalesce(project_of_run(task_instance.c.process_instance_id), _NONE).label("project"),
     ).where(task_instance.c.id == any_of("ids"))
 )
-_SEVERAL: Final = select(
+SEVERAL_PROJECTS: Final = select(
     func.min(process_definition.c.project_id) < func.max(process_definition.c.project_id)
 )
+"""Selects True if several projects have definitions."""
 _SEVERAL_GRANTED: Final = (
     select(func.min(grant.c.project_id) < func.max(grant.c.project_id))
     .where(grant.c.object_type == GrantKind.WORKER_GROUP)
@@ -108,6 +109,6 @@ def several_projects(engine: Engine, group_ids: Collection[int] | None = None) -
     A project without definitions starts no runs, so it needs no free slots.
     """
     if group_ids is None:
-        return bool(repeatable(engine, lambda db: db.scalar(_SEVERAL)))
+        return bool(repeatable(engine, lambda db: db.scalar(SEVERAL_PROJECTS)))
     asked = {"ids": sorted(group_ids)}
     return bool(repeatable(engine, lambda db: db.scalar(_SEVERAL_GRANTED, asked)))

@@ -29,12 +29,14 @@ from common.model.plans import (
     SetIntent,
     Snapshot,
 )
+from common.model.slot_share import RoomShare
 from common.registry.protocol import Membership, Mutex
 from common.runtime import metrics
 from common.store.master.ports import CommandStore, Taken
 from master.commands import plan
 from master.commands.origin import Origin
 from master.identity import Identity
+from master.loops.run_shares import RunShares
 from master.loops.run_worker import RunWorker
 
 log = logging.getLogger(__name__)
@@ -48,11 +50,13 @@ _FAILOVER = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
 class CommandConfig:
     """`exec_threads`: the process instances that this master runs at the same time.
 
-    Runs that only wait for other runs are not counted. `kept`: the age at which lines of the ledger
-    are forgotten.
+    Runs that only wait for other runs are not counted. `project_percent`: the share of them that
+    one project may hold while others exist. `kept`: the age at which lines of the ledger are
+    forgotten.
     """
 
     exec_threads: int = 100
+    project_percent: int = 80
     fetch_size: int = 50
     poll_interval: timedelta = timedelta(seconds=1)
     mutex_timeout: timedelta = timedelta(seconds=5)
@@ -103,6 +107,12 @@ class CommandLoop:
         self._clock = clock
         self._admitted = admitted
         self._config = config or CommandConfig()
+        self._shares = RunShares(
+            store,
+            clock=clock,
+            percent=self._config.project_percent,
+            slots=self._config.exec_threads,
+        )
         self._forget_at = clock.monotonic()
         # This incarnation, while no other master was found when the masters had changed last.
         self._alone: Node | None = None
@@ -131,17 +141,19 @@ class CommandLoop:
         with self._turn(node) as held:
             if not held:
                 return timedelta()
+            room, spare, share = self._room(exec_threads)
             now = self._clock.now()
             first_steps = self._runs.first_steps(now=now)
             taken = self._store.take(
                 node=node,
                 limit=self._config.fetch_size,
-                room=max(0, exec_threads - self._runs.active_live),
-                spare=max(0, exec_threads - self._runs.active),
+                room=max(0, room),
+                spare=max(0, spare),
                 live_masters=lambda: self._membership.nodes(NodeKind.MASTER),
                 planner=self._plan,
                 now=now,
                 first_step=first_steps.decide,
+                share=share,
             )
         if taken.begun:
             # Sorted, since the order of a set is chance.
@@ -151,6 +163,20 @@ class CommandLoop:
         if self._masters_changed:
             self._look_for_others(node)
         return timedelta() if taken.handled else self._config.poll_interval
+
+    def _room(self, exec_threads: int) -> tuple[int, int, RoomShare | None]:
+        """Return the room for live runs and for dates, and the shares if they matter."""
+        active, live = self._runs.active, self._runs.active_live
+        room, spare = exec_threads - live, exec_threads - active
+        if exec_threads <= 0:
+            return room, spare, None
+        left = self._shares.headroom(active, most=self._config.fetch_size)
+        if left is None:
+            return room, spare, None
+        if left > 0:
+            return min(room, left), min(spare, left), None
+        share = self._shares.of(self._runs.occupants())
+        return share.live.free, share.dates.free, share
 
     def _turn(self, node: Node) -> AbstractContextManager[bool]:
         """Take the mutex, unless there is nobody to take turns with."""

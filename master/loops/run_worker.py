@@ -28,7 +28,6 @@ from common.errors import (
     ServiceUnreachableError,
 )
 from common.model.cluster import Node
-from common.model.control import Dependent, SubProcess
 from common.model.decisions import Decision, FinishProcess, KillTask
 from common.model.instances import Ownership, TaskReport
 from common.model.states import ProcessState
@@ -61,6 +60,7 @@ from master.graphs import GraphCache
 from master.identity import Identity
 from master.loops.notified import NotifiedReports, drain
 from master.loops.opening import FirstSteps, RunBuilder, under_way
+from master.loops.room import ids_of, ownerships_of, takes_room
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +139,8 @@ class RunWorker:
         self._compared = self._reported = 0
         # Ids of the runs that occupy room (few; others may be many), true for a complement's.
         self._occupying: dict[int, bool] = {}
+        # The runs that this pass has taken in, which may not be in `_occupying` yet.
+        self._taken_in: tuple[Ownership, ...] = ()
         self._active = 0
         self._active_live = 0
         self._opening = 0
@@ -159,6 +161,15 @@ class RunWorker:
         A run that is about to be opened counts: its kind is not known yet.
         """
         return self._active_live + self._opening + len(self._to_open) + len(self._begun)
+
+    def occupants(self) -> dict[int, bool]:
+        """Return the ids of the runs that `active` counts; True for those of complements.
+
+        A run that is about to be opened counts as one of no complement.
+        """
+        # In the order in which a run passes through them, since this may be another thread.
+        arriving = (*tuple(self._to_open), *ownerships_of(self._begun), *self._taken_in)
+        return dict.fromkeys(ids_of(arriving), False) | self._occupying
 
     def open(self, ownerships: Iterable[Ownership]) -> None:
         """Take over runs that have become this master's."""
@@ -213,13 +224,14 @@ class RunWorker:
         finally:
             self._known.intersection_update(self._runs)
             # Copied in one go: the command loop appends to them meanwhile, and then adds their ids.
-            self._known.update(run.ownership.process_instance_id for run in tuple(self._begun))
+            self._known.update(ids_of(ownerships_of(self._begun)))
             gone = [run_id for run_id in self._occupying if run_id not in self._runs]
             for run_id in gone:
                 del self._occupying[run_id]
             self._active = len(self._occupying)
             self._active_live = self._active - sum(self._occupying.values())
             self._opening = 0
+            self._taken_in = ()
             if self.active < before or self.active_live < live_before:
                 self._ended()
         if self._to_open or self._begun or self._notified or self._orders or self._reported:
@@ -313,6 +325,7 @@ class RunWorker:
     def _take_over(self) -> None:
         """Take in the runs that have begun, unless a comparison with the tables was faster."""
         self._opening = len(self._begun)
+        self._taken_in = ownerships_of(self._begun)
         for run in drain(self._begun):
             if run.ownership.process_instance_id not in self._runs:
                 self._keep(run)
@@ -344,6 +357,7 @@ class RunWorker:
         # Before they are taken: the command loop counts on another thread, and may count one twice
         # but none too few.
         self._opening += min(len(self._to_open), self._config.opened_at_once)
+        self._taken_in += tuple(self._to_open)
         wanted = [
             ownership
             for ownership in dict.fromkeys(drain(self._to_open, self._config.opened_at_once))
@@ -551,7 +565,7 @@ class RunWorker:
 
     def _keep(self, run: ProcessRun) -> None:
         self._runs[run.ownership.process_instance_id] = run
-        if _takes_room(run):
+        if takes_room(run):
             self._occupying[run.ownership.process_instance_id] = run.context.complement
         else:
             self._occupying.pop(run.ownership.process_instance_id, None)
@@ -584,13 +598,3 @@ class RunWorker:
             until = max(self._timers[0][0] - now, timedelta())
             return min(until, self._config.check_interval)
         return self._config.check_interval
-
-
-def _takes_room(run: ProcessRun) -> bool:
-    """True if anything of it is under way besides waiting for other runs."""
-    waiting = (SubProcess, Dependent)
-    return (
-        not run.live
-        or bool(run.retries)
-        or any(not isinstance(run.tasks[name].node.control, waiting) for name in run.live)
-    )

@@ -13,9 +13,11 @@ import pytest
 from sqlalchemy import Connection, Engine, event, text
 
 from common.model.cluster import Node
+from common.model.commands import CommandRow
 from common.model.decisions import FinishTask
 from common.model.instances import Ownership
 from common.model.rights import Principal
+from common.model.slot_share import RoomShare, SlotShare
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Question
 from common.store.connect import engine
@@ -27,6 +29,7 @@ from common.store.master.holds import PostgresHoldStore
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
+from common.store.master.waiting import lock_waiting
 from common.store.people.good_runs import usual_durations, with_last_good
 from common.store.people.numbered_pages import Slice, instance_slice, task_slice
 from common.store.people.rights import Thing, held
@@ -412,4 +415,41 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
     unseen = [each for each in known if not any(f"EXECUTE {each.name} " in one for one in prepared)]
     assert unseen == []
     assert_few(prepared)
+    made.dispose()
+
+
+def test_a_take_reads_few_commands_of_a_project_that_holds_its_share(emptied_url: str) -> None:
+    made = engine(emptied_url, pool_size=1, max_overflow=0)
+    share = SlotShare(percent=80, free=20, held={1: 80})
+    with made.begin() as db:
+        db.exec_driver_sql(
+            "INSERT INTO t_ds_process_definition (name, project_id, process_definition_json)"
+            " VALUES ('greedy', 1, '{}'), ('other', 2, '{}')"
+        )
+        waiting = (
+            "INSERT INTO t_ds_command (command_type, process_definition_id, complement_date_id)"
+            " SELECT 0, id, {date} FROM t_ds_process_definition, generate_series(1, {number})"
+            " WHERE name = '{name}' RETURNING id"
+        )
+        for date in (0, 1):
+            for name, number in (("greedy", 10_000), ("other", 3)):
+                db.exec_driver_sql(waiting.format(date=date, number=number, name=name))
+    taken: list[CommandRow] = []
+    with made.connect() as db:
+        read = rows_read(
+            made,
+            lambda: taken.extend(
+                lock_waiting(
+                    db,
+                    limit=50,
+                    room=20,
+                    spare=20,
+                    param_limit_bytes=1_000,
+                    share=RoomShare(live=share, dates=share.copy()),
+                )
+            ),
+        )
+        db.rollback()
+    assert [row.process_definition_id for row in taken] == [taken[0].process_definition_id] * 6
+    assert_few(read)
     made.dispose()

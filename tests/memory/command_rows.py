@@ -9,7 +9,7 @@ from common.model.cluster import Node
 from common.model.commands import CommandRow, CommandType
 from common.model.date_rules import DateRule
 from common.model.grants import GrantKind
-from common.model.plans import Begin, DefinitionSnapshot
+from common.model.plans import Begin, DefinitionSnapshot, NewVersion
 from common.model.states import ExecutionType, ProcessState, ReleaseState
 from tests.memory.database import MemoryDatabase
 from tests.memory.rows import CommandRecord, DefinitionRecord, ProcessRecord
@@ -97,3 +97,16 @@ def new_process_instance(plan: Begin, *, node: Node, now: datetime) -> dict[str,
 
 def history(process: ProcessRecord, command_type: CommandType) -> str:
     return ",".join((*process.history, command_type.name))
+
+
+def columns_of_version(version: NewVersion) -> dict[str, Any]:
+    """Return the columns that a restart with another version changes."""
+    return {
+        "definition_version": version.version,
+        "process_instance_json": version.process_instance_json,
+        "timeout": version.timeout_minutes,
+        "timeout_strategy": int(version.timeout_strategy),
+        "tenant_id": version.tenant_id,
+        "locations": version.locations,
+        "connects": version.connects,
+    }

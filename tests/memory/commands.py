@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, assert_never
@@ -23,7 +24,6 @@ from common.model.plans import (
     Handled,
     InstanceSnapshot,
     LedgerLine,
-    NewVersion,
     ParentSnapshot,
     Plan,
     Reject,
@@ -34,6 +34,7 @@ from common.model.plans import (
     line_of,
 )
 from common.model.reach import Target
+from common.model.slot_share import RoomShare
 from common.model.states import ExecutionType, ProcessState, TaskDependType, TaskState
 from common.store.master.commands import (
     PARAM_LIMIT_BYTES,
@@ -49,6 +50,7 @@ from common.store.master.serial import DISPLACED
 from common.store.transaction import storable, unstorable
 from tests.memory import serial
 from tests.memory.command_rows import (
+    columns_of_version,
     command_row,
     definition_snapshot,
     history,
@@ -58,6 +60,7 @@ from tests.memory.complements import create_complements, may_begin_date
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.first_steps import write_first_steps
 from tests.memory.ledger import enter
+from tests.memory.project_slots import projects_of_runs, several_projects
 from tests.memory.reading import names_in, task_row
 from tests.memory.rows import (
     DEPENDENT,
@@ -104,6 +107,12 @@ class MemoryCommandStore(CommandStore):
     def waiting(self) -> bool:
         return len(self._db.commands) > 0
 
+    def projects(self, process_instance_ids: Collection[int]) -> dict[int, int]:
+        return projects_of_runs(self._db, process_instance_ids)
+
+    def several_projects(self) -> bool:
+        return several_projects(self._db)
+
     def take(
         self,
         *,
@@ -115,10 +124,11 @@ class MemoryCommandStore(CommandStore):
         planner: Planner,
         now: datetime,
         first_step: FirstStep | None = None,
+        share: RoomShare | None = None,
     ) -> Taken:
         self._begun.clear()
         with self._db.transaction("take", by=node) as tx:
-            rows = waiting(self._db, limit=limit, room=room, spare=spare)
+            rows = waiting(self._db, limit=limit, room=room, spare=spare, share=share)
             failover = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
             is_asked = any(row.command_type == failover for row in rows)
             alive = live_masters() if is_asked else frozenset[Node]()
@@ -493,7 +503,7 @@ class MemoryCommandStore(CommandStore):
         columns |= {"restart_time": now, "duration_from": None if plan.afresh else start}
         columns |= {"start_time": now} if plan.afresh else {}
         if plan.version is not None:
-            columns |= _columns_of(plan.version)
+            columns |= columns_of_version(plan.version)
         columns |= {
             "owner_epoch": process.owner_epoch + 1,
             "run_times": process.run_times + 1,
@@ -586,15 +596,3 @@ class MemoryCommandStore(CommandStore):
             serial.end_waiting(tx, process, now, **columns)
         else:
             raise _DroppedError(f"process instance {process.id} has not begun")
-
-
-def _columns_of(version: NewVersion) -> dict[str, Any]:
-    return {
-        "definition_version": version.version,
-        "process_instance_json": version.process_instance_json,
-        "timeout": version.timeout_minutes,
-        "timeout_strategy": int(version.timeout_strategy),
-        "tenant_id": version.tenant_id,
-        "locations": version.locations,
-        "connects": version.connects,
-    }

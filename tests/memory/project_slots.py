@@ -24,6 +24,11 @@ def project_of_command(db: MemoryDatabase, row: CommandRecord) -> int:
     return 0 if definition is None else definition.project_id
 
 
+def projects_of_runs(db: MemoryDatabase, ids: Collection[int]) -> dict[int, int]:
+    """Return the project of each run."""
+    return {each: project_of_run(db, each) for each in ids}
+
+
 def projects_of_attempts(db: MemoryDatabase, ids: Collection[int]) -> dict[int, int]:
     """Return the project of each attempt."""
     tasks = {each: db.tasks.get(each) for each in ids}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, CommandType
+from common.model.slot_share import RoomShare
 from common.model.states import ProcessState, TaskState
 from tests.memory.database import MemoryDatabase
+from tests.memory.project_slots import project_of_command
 from tests.memory.rows import CommandRecord, ProcessRecord
 
 _ROOMLESS = (*INTENT_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
 """A run that has begun must continue: others may wait for a slot or a turn that it holds."""
 
 
-def waiting(db: MemoryDatabase, *, limit: int, room: int, spare: int) -> list[CommandRecord]:
+def waiting(
+    db: MemoryDatabase, *, limit: int, room: int, spare: int, share: RoomShare | None = None
+) -> list[CommandRecord]:
     """Return the commands to handle now, in order."""
+    live, left = (None, None) if share is None else (share.live.copy(), share.dates.copy())
     rows = sorted((row for row in db.commands if not _waits_for_end(db, row)), key=_turn)
     dates = [row for row in rows if _is_date(row)]
     others = [row for row in rows if not _is_date(row)]
@@ -20,13 +25,16 @@ def waiting(db: MemoryDatabase, *, limit: int, room: int, spare: int) -> list[Co
     for row in others:
         if len(batch) >= limit or sum(map(_needs_room, batch)) >= room:
             break
-        batch.append(row)
-    behind = [row for row in others[len(batch) :] if not _needs_room(row)]
+        if live is None or not _needs_room(row) or live.take(project_of_command(db, row)):
+            batch.append(row)
+    behind = [row for row in others if row not in batch and not _needs_room(row)]
     # Those that need no room go before the others if the limit is not enough for all.
     chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
     batch = sorted(chosen, key=others.index)
     spare -= sum(map(_needs_room, batch))
     # Commands of complement dates get the room and the places that no other run takes.
+    if left is not None:
+        dates = [row for row in dates if left.take(project_of_command(db, row))]
     return batch + dates[: max(0, min(spare, limit - len(batch)))]
 
 

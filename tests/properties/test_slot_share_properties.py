@@ -9,7 +9,7 @@ from common.model.slot_share import (
     NO_LIMIT,
     SlotShare,
     further_slots,
-    may_exceed,
+    headroom,
     most_slots,
 )
 
@@ -83,11 +83,10 @@ def test_slots_above_the_share_of_a_project_are_not_taken_from_others(
 
 
 @given(percent=PERCENTS, slots=SLOTS, held=st.dictionaries(PROJECTS, st.integers(1, 60)))
-def test_nothing_exceeds_a_share_before_so_many_slots_are_wanted(
+def test_within_the_headroom_every_project_may_take_a_slot(
     percent: int, slots: int, held: dict[int, int]
 ) -> None:
-    wanted = sum(held.values()) + 1
-    if not may_exceed(percent, slots, wanted=wanted) and wanted <= slots:
+    if headroom(percent, slots, held=sum(held.values())) > 0:
         share = SlotShare.of(percent, slots, held)
         assert all(share.has_room(project) for project in (*held, 6))
 

@@ -133,7 +133,13 @@ def teams() -> Iterator[Teams]:
     # Other accounts cannot enter the folders of pytest.
     home = Path(tempfile.mkdtemp(prefix="orcaflow-"))
     home.chmod(0o711)
-    settings = {"WORKER__TENANT_MODE": "tenant", "WORKER__TENANT_MIN_UID": "2"}
+    settings = {
+        "WORKER__TENANT_MODE": "tenant",
+        "WORKER__TENANT_MIN_UID": "2",
+        # So few that one team could fill them with little work.
+        "MASTER__EXEC_THREADS": "10",
+        "WORKER__EXEC_THREADS": "5",
+    }
     try:
         with private_cluster(home / "home", **settings) as cluster:
             cluster.start(apis=1)
@@ -489,6 +495,42 @@ def test_a_grant_that_is_revoked_holds_for_the_next_run(
         assert code in (1, 3), text
     finally:
         teams.admin(kind, "grant", name, "--project", "dev")
+
+
+def test_a_team_with_long_tasks_leaves_room_for_the_other(
+    teams: Teams, runs: dict[str, int]
+) -> None:
+    cluster = teams.cluster
+    document = a_definition("greedy", a_task("sleep", "sleep 600"), tenantCode="games")
+    code, text = teams.imported("dana", "dev", document)
+    assert code == 0, text
+    greedy = (
+        "process_definition_id = (SELECT id FROM t_ds_process_definition WHERE name = 'greedy')"
+    )
+    cluster.rows(
+        "INSERT INTO t_ds_command (command_type, process_definition_id, command_param)"
+        " SELECT 0, id, '{}' FROM t_ds_process_definition, generate_series(1, 12)"
+        " WHERE name = 'greedy' RETURNING id"
+    )
+
+    def held() -> tuple[int, int]:
+        """Count the runs of the greedy team that are live, and their tasks that run."""
+        (found,) = cluster.rows(
+            f"SELECT (SELECT count(*) FROM t_ds_process_instance WHERE state = 1 AND {greedy}),"
+            f" (SELECT count(*) FROM t_ds_task_instance WHERE state = 1 AND {greedy})"
+        )
+        return int(found[0]), int(found[1])
+
+    until(lambda: held() == (8, 4))
+    teams.told("paul", "run", "daily", "--project", "prod", "--wait")
+    assert held() == (8, 4)
+    cluster.rows(f"DELETE FROM t_ds_command WHERE {greedy} RETURNING id")
+    cluster.rows(
+        "INSERT INTO t_ds_command (command_type, process_definition_id, command_param)"
+        " SELECT 9, process_definition_id, json_build_object('ProcessInstanceId', id)"
+        f" FROM t_ds_process_instance WHERE state = 1 AND {greedy} RETURNING id"
+    )
+    until(lambda: held() == (0, 0))
 
 
 def test_x76_an_account_that_floods_both_servers_keeps_no_other_client_out(teams: Teams) -> None:

@@ -1,8 +1,8 @@
 """Keeps one project from taking all slots of a worker, while other projects could have tasks.
 
-The rule is `common.model.slot_share`. The projects of attempts are queried only while so many slots
-are held that some project could exceed its share, and the answers are kept. Otherwise no statement
-is executed here. Used by the claim loop, on its thread.
+The rule is `common.model.slot_share`. The projects of attempts are queried only while one more
+attempt could exceed the share of some project, and the answers are kept. Whether there are several
+projects is queried at most once a second. Used by the claim loop, on its thread.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 from common.clock import Clock
 from common.model.cluster import QueueEntry
-from common.model.slot_share import SlotShare, may_exceed
+from common.model.slot_share import NO_LIMIT, SlotShare, headroom
 from common.runtime.remembered import Remembered
 from common.store.worker.ports import TaskStore
 from worker.attempts import Attempts
 
-_KEPT: Final = timedelta(seconds=10)
+_KEPT: Final = timedelta(seconds=1)
 _QUERIED_AT_ONCE: Final = 1_000
 _SPARE: Final = 1_000
 
@@ -64,6 +64,23 @@ class Admission:
         return self._full_live, self._live
 
 
+class Headroom:
+    """Allows a number of entries of any projects; the next pass decides on the others."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self.has_refused = False
+
+    def admits(self, _entry: QueueEntry) -> bool:
+        """Return True until the number is used up."""
+        self.has_refused = self._left <= 0
+        return not self.has_refused
+
+    def take(self, _entry: QueueEntry) -> None:
+        """Count an entry."""
+        self._left -= 1
+
+
 class TaskShares:
     """The shares of the slots of one worker.
 
@@ -95,12 +112,17 @@ class TaskShares:
         )
         self._projects: dict[int, int] = {}
 
-    def admission(self, entries: Sequence[QueueEntry], *, most: int) -> Admission | None:
+    def admission(self, entries: Sequence[QueueEntry], *, most: int) -> Admission | Headroom | None:
         """Return the decisions on a batch of at most `most` entries; None if all are allowed."""
         running = self._attempts.running()
         more = min(most, len(entries))
-        if not more or not self._may_exceed(entries, len(running), more) or not self._several():
+        if more <= 0 or self._percent == NO_LIMIT:
             return None
+        left = self._headroom(entries, len(running))
+        if left >= more or not self._several():
+            return None
+        if left > 0:
+            return Headroom(left)
         self._forget(entries, running)
         self._query(running)
         yielding = self._attempts.yielding() & running
@@ -109,15 +131,12 @@ class TaskShares:
         complement.free = min(complement.free, self._slots - len(running))
         return Admission(live=live, complement=complement, project_of=self._finder(entries))
 
-    def _may_exceed(self, entries: Sequence[QueueEntry], running: int, more: int) -> bool:
-        if may_exceed(self._percent, self._slots, wanted=running + more):
-            return True
-        if self._complement_slots == self._slots:
-            return False
-        wanted = len(self._attempts.yielding()) + more
-        return may_exceed(self._percent, self._complement_slots, wanted=wanted) and any(
-            entry.yields for entry in entries
-        )
+    def _headroom(self, entries: Sequence[QueueEntry], running: int) -> int:
+        left = headroom(self._percent, self._slots, held=running)
+        if self._complement_slots == self._slots or not any(entry.yields for entry in entries):
+            return left
+        yielding = len(self._attempts.yielding())
+        return min(left, headroom(self._percent, self._complement_slots, held=yielding))
 
     def _share(self, slots: int, attempts: Collection[int]) -> SlotShare:
         return SlotShare.of(

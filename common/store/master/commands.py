@@ -7,7 +7,7 @@ commands that one `take` has locked. Used by the command loop of a master.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -46,6 +46,7 @@ from common.model.plans import (
     Snapshot,
     line_of,
 )
+from common.model.slot_share import RoomShare
 from common.model.states import ExecutionType, TaskState
 from common.store.complements import create_complements
 from common.store.fixed_statement import FixedStatement
@@ -78,6 +79,7 @@ from common.store.master.serial import lock_definitions
 from common.store.master.snapshots import Snapshots, known_state
 from common.store.master.submissions import SUB_PROCESS
 from common.store.master.waiting import lock_waiting
+from common.store.project_slots import projects_of_runs, several_projects
 from common.store.tables import command, error_command, task_instance
 from common.store.transaction import (
     passes,
@@ -183,6 +185,16 @@ class _Taker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """The most commands of a batch, and the room for their runs."""
+
+    limit: int
+    room: int
+    spare: int
+    share: RoomShare | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
     """The plans of a batch by the ids of their commands, and the rows that these are about.
 
@@ -230,33 +242,46 @@ class PostgresCommandStore(CommandStore):
         planner: Planner,
         now: datetime,
         first_step: FirstStep | None = None,
+        share: RoomShare | None = None,
     ) -> Taken:
         if limit <= 0:
             return Taken(handled=())
         taker = _Taker(
             node=node, now=now, live_masters=live_masters, planner=planner, first_step=first_step
         )
+        bounds = _Bounds(limit=limit, room=room, spare=spare, share=share)
         if first_step is not None:
-            taken = self._take_plainly(taker, first_step, limit, room, spare)
+            taken = self._take_plainly(taker, first_step, bounds)
             if taken is not None:
                 return taken
         try:
-            return self._take(taker, limit, room, spare)
+            return self._take(taker, bounds)
         except BatchRefusedError:
             # Nothing of that transaction stands. Slower this time, to find the row that is wrong.
             taker = replace(taker, begin=begin_one_by_one, first_step=None)
-            return self._take(taker, limit, room, spare)
+            return self._take(taker, bounds)
 
-    def _take_plainly(
-        self, taker: _Taker, first_step: FirstStep, limit: int, room: int, spare: int
-    ) -> Taken | None:
+    def _take_plainly(self, taker: _Taker, first_step: FirstStep, bounds: _Bounds) -> Taken | None:
         """Take the commands if each begins a run and no more; None if nothing was taken."""
+        share = bounds.share
+        if share is not None and share.live.full():
+            # Thousands of commands of a full project may be ahead of all others.
+            return None
         param_limit = self._param_limit_bytes
         # A row that differs, or one that is refused, is named by the other way to take.
         with suppress(IntegrityError, DataError, ValueError), single(self._engine) as db:
             begins = []
-            found_now = look(db, limit=limit, room=room, spare=spare, param_limit_bytes=param_limit)
+            found_now = look(
+                db,
+                limit=bounds.limit,
+                room=bounds.room,
+                spare=bounds.spare,
+                param_limit_bytes=param_limit,
+            )
             taker.run_ids.update((seen.row.id, seen.run_id) for seen in found_now)
+            if share is not None:
+                left = share.live.copy()
+                found_now = [seen for seen in found_now if left.take(seen.project)]
             for seen in found_now:
                 found = understand(seen.row, param_limit_bytes=param_limit)
                 if isinstance(found, Reject) or not is_plain(found):
@@ -276,14 +301,15 @@ class PostgresCommandStore(CommandStore):
                 )
         return None
 
-    def _take(self, taker: _Taker, limit: int, room: int, spare: int) -> Taken:
+    def _take(self, taker: _Taker, bounds: _Bounds) -> Taken:
         with transaction(self._engine) as db:
             rows = lock_waiting(
                 db,
-                limit=limit,
-                room=room,
-                spare=spare,
+                limit=bounds.limit,
+                room=bounds.room,
+                spare=bounds.spare,
                 param_limit_bytes=self._param_limit_bytes,
+                share=bounds.share,
             )
             batch = [
                 (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows
@@ -308,6 +334,12 @@ class PostgresCommandStore(CommandStore):
                 serial=_serial_definitions(plans, snapshots),
             )
             return _carry_out(db, work, taker)
+
+    def projects(self, process_instance_ids: Collection[int]) -> dict[int, int]:
+        return projects_of_runs(self._engine, process_instance_ids)
+
+    def several_projects(self) -> bool:
+        return several_projects(self._engine)
 
     def forget(self, *, before: datetime) -> bool:
         with transaction(self._engine) as db:

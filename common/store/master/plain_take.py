@@ -283,6 +283,11 @@ class Seen:
     run_id: int
     definition: DefinitionSnapshot | None
 
+    @property
+    def project(self) -> int:
+        """The project that the run is charged to; 0 if the definition does not exist."""
+        return (self.definition and self.definition.project_id) or 0
+
     def snapshot(self) -> Snapshot:
         """Return the planner's view of a command that can be plain."""
         return Snapshot(definition=self.definition)

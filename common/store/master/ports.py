@@ -22,6 +22,7 @@ from common.model.failures import FailureReason
 from common.model.instances import Ownership, ProcessRow, TaskReport, TaskRow
 from common.model.plans import Handled, Plan, Snapshot
 from common.model.schedules import FirePlanner
+from common.model.slot_share import RoomShare
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import Answer, AnyQuestion
 
@@ -50,6 +51,7 @@ class CommandStore(Protocol):
         planner: Planner,
         now: datetime,
         first_step: FirstStep | None = None,
+        share: RoomShare | None = None,
     ) -> Taken:
         """Take up to `limit` commands off the table and carry out the plan of each.
 
@@ -60,6 +62,9 @@ class CommandStore(Protocol):
         need none: a parent would wait for ever for a child that waits for room (trap T36d). Dates
         of complements take none of `room` either, so that a live run never waits for them; they
         begin as far as `spare` allows, which is room that no other run takes.
+
+        With a `share`, commands of full projects are passed over, unless they need no room. The
+        take does not change `share` itself.
 
         Rows locked by another master are skipped. A row that can't be read, planned or carried out
         goes to `t_ds_error_command` alone, and its neighbours are handled all the same; if it is a
@@ -74,6 +79,14 @@ class CommandStore(Protocol):
         `live_masters` is asked once rows are locked, and only if a failover is among the commands:
         who owns a run then has joined before.
         """
+        ...
+
+    def projects(self, process_instance_ids: Collection[int]) -> dict[int, int]:
+        """Return the project that each run, or the root of its tree, belongs to; else 0."""
+        ...
+
+    def several_projects(self) -> bool:
+        """Return True if several projects have definitions."""
         ...
 
     def forget(self, *, before: datetime) -> bool:

@@ -34,10 +34,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.commands import RESTARTING_COMMANDS, CommandRow
+from common.model.slot_share import RoomShare, SlotShare
 from common.model.states import FINISHED_TASK_STATES, LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.command_turns import ROOMLESS_COMMANDS, is_date
 from common.store.connect import EARLIEST, LATEST
 from common.store.fixed_statement import FixedStatement
+from common.store.master.unfilled import unfilled
+from common.store.project_slots import PROJECT_OF_COMMAND
 from common.store.tables import (
     TURN_OF_COMMAND,
     command,
@@ -181,6 +184,12 @@ def _locked(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedSt
 _OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), DATES_WAIT.label("dates_wait"))
 _BEHIND: Final = _locked(and_(command.c.id == any_(_ROOMLESS), _BESIDES))
 _DATES: Final = _locked(_IS_DATE)
+# The same with the project of each command, for a master in which a project could exceed its share.
+# The others leave full projects out, so `_BEHIND` finds their commands that need no room. They find
+# dates by an index, so nothing has to be read beforehand to know if any dates wait.
+_SHARED_OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), PROJECT_OF_COMMAND)
+_UNFILLED_OTHERS: Final = _locked(command.c.id == any_(unfilled(dates=False)), PROJECT_OF_COMMAND)
+_UNFILLED_DATES: Final = _locked(command.c.id == any_(unfilled(dates=True)), PROJECT_OF_COMMAND)
 
 ROOMLESS_WAIT: Final = exists().where(_without_room(command.alias("roomless")))
 VERSION: Final = cast(literal_column(f"{command.name}.xmin"), Text).label("version")
@@ -190,7 +199,13 @@ FIRST_OTHERS: Final = _first(~_IS_DATE, VERSION, literal_column(TURN_OF_COMMAND)
 
 
 def lock_waiting(
-    db: Connection, *, limit: int, room: int, spare: int, param_limit_bytes: int
+    db: Connection,
+    *,
+    limit: int,
+    room: int,
+    spare: int,
+    param_limit_bytes: int,
+    share: RoomShare | None = None,
 ) -> list[CommandRow]:
     """Select the commands to handle now: all others in order, then dates of complements.
 
@@ -200,24 +215,69 @@ def lock_waiting(
     """
     asked = {"param_limit": param_limit_bytes}
     rows: list[CommandRow] = []
+    others = _Pages(_OTHERS, _SHARED_OTHERS, _UNFILLED_OTHERS, share.live if share else None)
     dates_may_wait = may_be_more = True
     # Each of those found may need room: what the others leave of it is for those behind them.
     while (
         may_be_more and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
     ):
-        besides = [row.id for row in rows]
-        found = _OTHERS.execute(db, asked | {"besides": besides, "page": wanted}).all()
+        found, may_be_more = others.next(db, asked | {"page": wanted}, besides=rows)
         rows += map(command_row, found)
-        may_be_more = len(found) == wanted
-        dates_may_wait = not found or found[-1].dates_wait
-    if may_be_more:
+        dates_may_wait = share is not None or not found or found[-1].dates_wait
+    if may_be_more or others.has_left_out:
         besides = [row.id for row in rows]
         behind = _BEHIND.execute(db, asked | {"besides": besides, "page": limit})
         rows = _within(limit, rows, [command_row(row) for row in behind])
     left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
-    if left > 0 and dates_may_wait:
-        rows += map(command_row, _DATES.execute(db, asked | {"page": left}))
+    dates = _Pages(_DATES, _UNFILLED_DATES, _UNFILLED_DATES, share.dates if share else None)
+    while dates_may_wait and left > 0:
+        found, may_be_more = dates.next(db, asked | {"page": left}, besides=rows)
+        rows += map(command_row, found)
+        left -= len(found)
+        dates_may_wait = share is not None and may_be_more
     return rows
+
+
+class _Pages:
+    """The pages of commands that a take reads, as the share of the room allows."""
+
+    def __init__(
+        self,
+        plain: FixedStatement,
+        shared: FixedStatement,
+        unfilled: FixedStatement,
+        share: SlotShare | None,
+    ) -> None:
+        self._plain = plain
+        self._shared = shared
+        self._unfilled = unfilled
+        self._share = None if share is None else share.copy()
+        self._refused: list[int] = []
+        self.has_left_out = False
+        """True if commands of full projects were left out, including STOP and the like."""
+
+    def next(
+        self, db: Connection, asked: dict[str, Any], *, besides: Sequence[CommandRow]
+    ) -> tuple[Sequence[AnyRow], bool]:
+        """Lock the next page; return the commands to handle, and True if more may follow."""
+        share = self._share
+        values = asked | {"besides": [row.id for row in besides] + self._refused}
+        if share is None:
+            rows = self._plain.execute(db, values).all()
+            return rows, len(rows) == asked["page"]
+        full = share.full()
+        self.has_left_out = self.has_left_out or bool(full)
+        statement = self._unfilled if full else self._shared
+        rows = statement.execute(db, values | {"full": full}).all()
+        allowed = [not _needs_room(row) or share.take(row.charged_project) for row in rows]
+        taken = [row for row, is_allowed in zip(rows, allowed, strict=True) if is_allowed]
+        self._refused += [
+            row.id for row, is_allowed in zip(rows, allowed, strict=True) if not is_allowed
+        ]
+        # Commands may name a definition of another project than their run's. A page of these alone
+        # is the last one.
+        has_progress = bool(taken) or share.full() != full
+        return taken, has_progress and len(rows) == asked["page"]
 
 
 def command_row(row: AnyRow) -> CommandRow:
@@ -242,5 +302,5 @@ def _within(
     return [*kept, *behind]
 
 
-def _needs_room(row: CommandRow) -> bool:
+def _needs_room(row: CommandRow | AnyRow) -> bool:
     return row.command_type not in ROOMLESS_COMMANDS and row.parent_task_instance_id == 0

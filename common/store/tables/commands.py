@@ -74,6 +74,24 @@ Index(
     command.c.process_instance_priority,
     command.c.id,
 )
+
+
+def waited_definition(table: str = "") -> str:
+    """Return the definition that a command waits for in SQL; 0 for a row without one."""
+    of = f"{table}." if table else ""
+    return f"COALESCE({of}process_definition_id, 0)"
+
+
+WAITED_DEFINITION: Final = waited_definition()
+# By definition, for masters in which a project holds its share of the room.
+Index(
+    "t_ds_command_definition_idx",
+    text(f"({WAITED_DEFINITION})"),
+    text(f"({TURN_OF_COMMAND})"),
+    command.c.process_instance_priority,
+    command.c.id,
+    postgresql_where=text("parent_task_instance_id = 0"),
+)
 # The commands that a master takes without room for another run.
 _NEED_NO_ROOM: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
 Index(

@@ -23,12 +23,12 @@ _SUCCEEDED: Final = (
 
 
 def existing_runs(engine: Engine, process_instance_ids: Collection[int]) -> frozenset[int]:
-    """Return those of the process instances that exist."""
+    """Return the process instances that exist."""
     asked = {"ids": possible_ids(process_instance_ids)}
     return frozenset(repeatable(engine, lambda db: db.scalars(_EXISTING, asked).all()))
 
 
 def succeeded_attempts(engine: Engine, task_instance_ids: Collection[int]) -> frozenset[int]:
-    """Return those of the attempts that ended as a success."""
+    """Return the attempts that ended as a success."""
     asked = {"ids": possible_ids(task_instance_ids)}
     return frozenset(repeatable(engine, lambda db: db.scalars(_SUCCEEDED, asked).all()))

@@ -239,9 +239,9 @@ class TaskStore(Protocol):
         ...
 
     def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
-        """Return the project that each attempt is charged to: that of the root of its run's tree.
+        """Return the project that each attempt's run, or the root of its tree, belongs to.
 
-        0 for an attempt that does not exist, or whose definition does not.
+        The project is 0 if the attempt or the definition does not exist.
         """
         ...
 

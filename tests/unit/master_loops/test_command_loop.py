@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -12,6 +13,7 @@ from common.model.cluster import Node, NodeKind
 from common.model.commands import CommandType
 from common.model.instances import Ownership
 from common.model.plans import Drop, Handled, Plan, Reject, Resume, SetIntent
+from common.model.slot_share import RoomShare
 from common.model.states import ProcessState
 from common.runtime import metrics
 from common.store.master.ports import FirstStep, LiveMasters, LoadedRun, Planner, Taken
@@ -41,6 +43,12 @@ class Commands:
     def waiting(self) -> bool:
         return not self.idle
 
+    def projects(self, process_instance_ids: Collection[int]) -> dict[int, int]:
+        return dict.fromkeys(process_instance_ids, 1)
+
+    def several_projects(self) -> bool:
+        return False
+
     def forget(self, *, before: datetime) -> bool:
         self.forgotten.append(before)
         self.old_batches -= 1
@@ -57,6 +65,7 @@ class Commands:
         planner: Planner,
         now: datetime,
         first_step: FirstStep | None = None,
+        share: RoomShare | None = None,
     ) -> Taken:
         self.rooms.append(room)
         self.spares.append(spare)
@@ -375,3 +384,93 @@ def test_news_of_a_command_spares_the_question(place: Place) -> None:
         assert commander.loop.run_once() == SECOND
     # One pass took what there was; the other asked, and there was nothing.
     assert store.rooms == [2]
+
+
+class Projects:
+    """A command loop with room for ten runs, and definitions of two projects."""
+
+    def __init__(self, place: Place) -> None:
+        self.master = OneMaster()
+        self.database = self.master.database
+        self.master.identity.become(place.node)
+        self.queries: list[str] = []
+        self.definitions = {
+            project: self.database.insert(
+                self.database.definitions,
+                name=f"definition {project}",
+                release_state=1,
+                project_id=project,
+                process_definition_json=a_definition_json("a"),
+            )
+            for project in (1, 2)
+        }
+        self.loop = CommandLoop(
+            MemoryCommandStore(self.database),
+            mutex=place.registry.mutex,
+            membership=place.registry.membership,
+            identity=place.identity,
+            runs=self.master.runs,
+            origin=Origin(zone=UTC_ZONE, graph=self.master.graphs.graph),
+            clock=self.master.clock,
+            config=CommandConfig(exec_threads=10),
+        )
+
+    def put(self, project: int, number: int, **columns: object) -> None:
+        for _ in range(number):
+            self.database.insert(
+                self.database.commands,
+                command_type=int(CommandType.START_PROCESS),
+                process_definition_id=self.definitions[project],
+                **columns,
+            )
+
+    def taken(self) -> list[int]:
+        """Take commands until the loop rests; return the project of each run."""
+        while self.loop.run_once() < SECOND:
+            self.master.step()
+        return [self.database.project_of(process) for process in self.database.processes]
+
+
+def test_one_project_cannot_take_all_room_while_another_exists(place: Place) -> None:
+    projects = Projects(place)
+    projects.put(1, 13)
+    assert projects.taken() == [1] * 8
+    projects.put(2, 1)
+    assert projects.taken() == [*([1] * 8), 2]
+
+
+def test_a_run_is_taken_though_many_of_another_project_are_ahead_of_it(place: Place) -> None:
+    projects = Projects(place)
+    projects.put(1, 120)
+    projects.put(2, 1)
+    assert projects.taken() == [*([1] * 8), 2]
+
+
+def test_the_only_project_takes_all_room(place: Place) -> None:
+    projects = Projects(place)
+    projects.database.update(projects.database.definitions, projects.definitions[2], project_id=1)
+    projects.put(1, 13)
+    assert projects.taken() == [1] * 10
+
+
+def test_the_end_of_a_run_makes_room_for_its_project(place: Place) -> None:
+    projects = Projects(place)
+    projects.put(1, 9)
+    projects.taken()
+    run = next(iter(projects.database.processes)).id
+    projects.master.end(run, "a")
+    projects.master.step()
+    assert projects.taken() == [1] * 9
+
+
+def test_sub_processes_of_one_project_do_not_take_the_room_of_others(place: Place) -> None:
+    projects = Projects(place)
+    projects.put(1, 8)
+    projects.taken()
+    for _ in range(4):
+        # As sub processes and runs after a failover, these begin without room.
+        projects.master.begin("a")
+        projects.master.step()
+    projects.put(1, 1)
+    projects.put(2, 1)
+    assert projects.taken() == [*([1] * 12), 2]
