@@ -17,6 +17,7 @@ from common.errors import NotFoundError, ServiceUnreachableError
 from common.model.cluster import Node, NodeKind
 from common.model.date_rules import DateRule, rule_of
 from common.model.rights import Action
+from common.model.slot_share import SharePercents
 from common.store.people.ledger import find_command
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.people.rights import Thing
@@ -72,6 +73,7 @@ def facts_of_instance(session: Session, process_instance_id: int) -> Facts:
             now=SystemClock().now(),
             task_types=known_task_types(),
             exec_threads=session.config.master.exec_threads,
+            shares=_shares(session),
             principal=session.principal,
         )
     if facts is None:
@@ -177,6 +179,13 @@ def causes_of_task_instance(session: Session, task_instance_id: int) -> tuple[Ca
     )
 
 
+def _shares(session: Session) -> SharePercents:
+    return SharePercents(
+        master=session.config.master.project_share_percent,
+        worker=session.config.worker.project_share_percent,
+    )
+
+
 def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, PendingCommand]:
     members = living(session)
     with moment(session.engine) as db:
@@ -187,6 +196,7 @@ def _facts_of_command(session: Session, command_id: int) -> tuple[Facts, Pending
             members=members,
             now=SystemClock().now(),
             exec_threads=session.config.master.exec_threads,
+            shares=_shares(session),
             principal=session.principal,
         )
         if found is not None:

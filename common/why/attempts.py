@@ -18,6 +18,7 @@ _NO_WORKER = (
     CauseKind.ALL_RESERVED,
     CauseKind.WORKER_UNFIT,
     CauseKind.WORKER_DISABLED,
+    CauseKind.PROJECT_SHARE,
 )
 
 
@@ -82,7 +83,11 @@ def queued_cause(facts: Facts, attempt: Attempt) -> Cause:
         whom = f"a master to choose {whom} for it,"
     elif attempt.host:
         whom = f"{attempt.host}, which a master has chosen for it,"
-    because = [] if alive is None else list(worker_causes(place, alive, group))
+    because = (
+        []
+        if alive is None
+        else list(worker_causes(place, alive, group, percent=facts.shares.worker))
+    )
     if alive is None:
         because.append(no_zookeeper_cause())
     ahead = f"; before it: {counted(place.ahead, 'task')}" if place.ahead else ""

@@ -18,6 +18,7 @@ class CauseKind(StrEnum):
     ZOOKEEPER = "zookeeper_unreachable"
     NO_MASTER = "no_master"
     MASTERS_FULL = "masters_full"
+    PROJECT_SHARE = "project_share"
     OWNER_GONE = "owner_gone"
     COMMAND = "command_waits"
     COMMAND_REFUSED = "command_refused"

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from common.model.cluster import Node
+from common.model.slot_share import NO_LIMIT
 from common.model.workers import WorkerMode, host_of, shunned
 from common.why.causes import Cause, CauseKind
 from common.why.facts import Alive, QueuePlace
 from common.why.phrases import MAX_LISTED, by_address, counted
+from common.why.shares import holds_share, share_cause
 
 
-def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause]:
-    """Yield the workers that may take a queued attempt, or the lack of them."""
+def worker_causes(
+    place: QueuePlace, alive: Alive, group: str, *, percent: int = NO_LIMIT
+) -> Iterator[Cause]:
+    """Yield the workers that may take a queued attempt, or the lack of them.
+
+    `percent`: the share of the slots of a worker that one project may hold.
+    """
     workers = sorted(alive.workers, key=by_address)
     if not workers:
         yield Cause(
@@ -43,7 +50,10 @@ def worker_causes(place: QueuePlace, alive: Alive, group: str) -> Iterator[Cause
     out = shunned([node.address for node in fits], alive.modes)
     ready = [node for node in fits if node.address not in out]
     able = [node for node in ready if node.address not in alive.unfit]
-    if able:
+    full = [node for node in able if _has_share_held(node, place, alive, percent)]
+    if full and len(full) == len(able):
+        yield _share_cause(full[0], place, alive)
+    elif able:
         yield _able_cause(able, alive)
     if out:
         yield _disabled_cause(out, alive)
@@ -74,6 +84,27 @@ def _serves(node: Node, place: QueuePlace, alive: Alive) -> bool:
     offer = alive.offers.get(node)
     told = offer is not None and place.group_id in offer.group_ids
     return told or node.address.rpartition(":")[0] in place.addresses
+
+
+def _has_share_held(node: Node, place: QueuePlace, alive: Alive, percent: int) -> bool:
+    """Return True if the attempt's project holds its share of a worker's slots."""
+    offer = alive.offers.get(node)
+    if offer is None or offer.is_reserved:
+        return False
+    held = alive.running_of.get(node.address, {})
+    return holds_share(percent, offer.slots, held, place.project_id)
+
+
+def _share_cause(node: Node, place: QueuePlace, alive: Alive) -> Cause:
+    return share_cause(
+        project=place.project_name,
+        held=alive.running_of.get(node.address, {}).get(place.project_id, 0),
+        slots=alive.offers[node].slots,
+        unit="slots",
+        of=f"the worker {node.address}",
+        key="worker.project_share_percent",
+        one="a task",
+    )
 
 
 def _is_reserved(node: Node, alive: Alive) -> bool:

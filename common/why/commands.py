@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from common.model.commands import BEGINNING_COMMANDS, CommandType
+from common.model.commands import BEGINNING_COMMANDS, INTENT_COMMANDS, CommandType
 from common.why.causes import Cause, CauseKind
 from common.why.cluster import no_master_cause, no_zookeeper_cause
 from common.why.facts import Facts, PendingCommand
 from common.why.phrases import by_address, counted, state_name
+from common.why.shares import holds_share, share_cause
+
+_ROOMLESS = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
 
 
 def command_cause(facts: Facts, command: PendingCommand) -> Cause:
@@ -64,6 +67,16 @@ def _behind_command(facts: Facts, command: PendingCommand) -> Iterator[Cause]:
             " more, which is what master.exec_threads allows",
             next="one takes it as soon as a process instance has ended",
         )
+    elif _has_share_held(facts, command, room):
+        yield share_cause(
+            project=command.project_name,
+            held=alive.owned_of.get(room[0], {}).get(command.project_id, 0),
+            slots=facts.exec_threads,
+            unit="process instances",
+            of=f"the master {room[0]}",
+            key="master.project_share_percent",
+            one="a process instance",
+        )
     elif command.ahead:
         yield Cause(
             cause=CauseKind.QUEUED,
@@ -71,3 +84,23 @@ def _behind_command(facts: Facts, command: PendingCommand) -> Iterator[Cause]:
             text=f"before it, by priority or age: {counted(command.ahead, 'command')}",
             next="masters take them in batches",
         )
+
+
+def _has_share_held(facts: Facts, command: PendingCommand, masters: Sequence[str]) -> bool:
+    """Return True if the command's project holds its share of the room of each of these masters."""
+    alive = facts.alive
+    return (
+        alive is not None
+        and bool(masters)
+        and not command.parent_task_instance_id
+        and command.command_type not in _ROOMLESS
+        and all(
+            holds_share(
+                facts.shares.master,
+                facts.exec_threads,
+                alive.owned_of.get(address, {}),
+                command.project_id,
+            )
+            for address in masters
+        )
+    )

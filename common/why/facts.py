@@ -9,6 +9,7 @@ from datetime import datetime
 from common.model.cluster import Node
 from common.model.failures import FailureReason
 from common.model.offers import Offer
+from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.states import FailureStrategy, TaskDependType
 from common.model.task_type import TaskTypeSpec
 from common.model.workers import WorkerMode
@@ -65,6 +66,9 @@ class PendingCommand:
     ahead: int = 0
     process_instance_id: int = 0
     parent_task_instance_id: int = 0
+    project_id: int = 0
+    project_name: str | None = None
+    """The project that its run is charged to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +177,16 @@ class QueuePlace:
     group_id: int = 0
     group_name: str | None = None
     addresses: tuple[str, ...] = ()
+    project_id: int = 0
+    project_name: str | None = None
+    """The project that the attempt is charged to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
     """The living daemons. `running` counts attempts by worker, `owned` live runs by master.
+
+    `running_of` and `owned_of` count the same by daemon and project.
 
     `unfit` tells why a worker takes nothing, by its address; only of those that said so. `modes`
     are those that were given to workers and hosts. `offers` has what workers told of themselves;
@@ -188,6 +197,8 @@ class Alive:
     workers: frozenset[Node]
     running: Mapping[str, int] = field(default_factory=dict)
     owned: Mapping[str, int] = field(default_factory=dict)
+    running_of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    owned_of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[str, WorkerMode] = field(default_factory=dict)
     offers: Mapping[Node, Offer] = field(default_factory=dict)
@@ -199,7 +210,8 @@ class Facts:
 
     `children` and `child_commands` are by the id of the SUB_PROCESS attempt that wants the child.
     `foreign` are attempts whose children the asker may not see: no fact of those is here. `seen`
-    are the process instances of other runs that may be named; None allows all of them.
+    are the process instances of other runs that may be named; None allows all of them. `shares`:
+    the limits in force for one project.
     """
 
     now: datetime
@@ -215,3 +227,4 @@ class Facts:
     queue: Mapping[int, QueuePlace] = field(default_factory=dict)
     task_types: Mapping[str, TaskTypeSpec] = field(default_factory=dict)
     exec_threads: int = 100
+    shares: SharePercents = NO_SHARES

@@ -12,8 +12,11 @@ from sqlalchemy import Engine, insert, update
 from common.config import load
 from common.model.cluster import Node, NodeKind
 from common.model.offers import Offer
+from common.model.rights import DATABASE
+from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.states import ProcessState, TaskState
 from common.runtime.health import HealthServer, Problem
+from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.tables import (
     command,
     relation_process_instance,
@@ -22,6 +25,7 @@ from common.store.tables import (
     worker_server,
 )
 from common.store.worker.tasks import PostgresTaskStore
+from common.why import Facts, PendingCommand
 from operations.members import registry
 from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
@@ -194,3 +198,40 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         assert [each["cause"] for each in told[3]][-1] == "worker_unfit"
     causes = parsed(cli("task", "why", str(queued), "-o", "json"))
     assert [each["cause"] for each in causes][:2] == ["owner_gone", "no_master"]
+
+
+def test_the_slots_that_projects_hold_are_read_with_the_shares_in_force(db: Engine) -> None:
+    a_definition(db)
+    run = an_instance(db, ProcessState.RUNNING, host="m:1")
+    queued = an_attempt(db, run, TaskState.SUBMITTED, name="queued")
+    for name in ("a", "b"):
+        an_attempt(db, run, TaskState.RUNNING, name=name, host="w:1")
+    with db.begin() as connection:
+        connection.execute(insert(command).values(id=5, command_type=0, process_definition_id=1))
+    shares = SharePercents(master=80, worker=70)
+
+    def read() -> tuple[Facts, PendingCommand]:
+        with moment(db) as connection:
+            given: Any = {
+                "members": (frozenset(), frozenset()),
+                "now": NOW,
+                "exec_threads": 9,
+                "shares": shares,
+                "principal": DATABASE,
+            }
+            found = facts_of(connection, run, task_types={}, **given)
+            pending = facts_of_command(connection, 5, **given)
+        assert found is not None
+        assert pending is not None
+        assert pending[0].shares == found.shares
+        return found, pending[1]
+
+    found, pending = read()
+    assert found.alive is not None
+    assert found.alive.running_of == {"w:1": {1: 2}}
+    assert found.alive.owned_of == {"m:1": {1: 1}}
+    assert (found.queue[queued].project_id, found.queue[queued].project_name) == (1, "default")
+    assert (pending.project_id, pending.project_name) == (1, "default")
+    assert found.shares == NO_SHARES
+    a_definition(db, name="other", project_id=2)
+    assert read()[0].shares == shares

@@ -19,6 +19,7 @@ from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.rights import Principal
+from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.spark import progress_from
 from common.model.states import (
     FINISHED_TASK_CODES,
@@ -28,10 +29,11 @@ from common.model.states import (
 )
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
+from common.store.people.load import alive, project_names, shares_in_force
 from common.store.people.locks import lock_waits
-from common.store.people.offers import offers
 from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
+from common.store.project_slots import PROJECT_OF_COMMAND, project_of_run
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     command,
@@ -44,9 +46,7 @@ from common.store.tables import (
     worker_group,
 )
 from common.store.transaction import AnyRow
-from common.store.worker_modes import worker_modes
 from common.why import (
-    Alive,
     Attempt,
     Facts,
     Holder,
@@ -84,6 +84,7 @@ def facts_of(
     now: datetime,
     task_types: Mapping[str, TaskTypeSpec],
     exec_threads: int,
+    shares: SharePercents = NO_SHARES,
     principal: Principal,
 ) -> Facts | None:
     """Read the facts that may hold the instance back; None if there is no such instance.
@@ -115,7 +116,7 @@ def facts_of(
     named = [run for each in attempts for run in evidence_runs(each.evidence)]
     return Facts(
         now=now,
-        alive=_alive(db, members),
+        alive=alive(db, members),
         runs=runs,
         recoveries={
             each.process_instance_id: each
@@ -132,6 +133,7 @@ def facts_of(
         queue=_queue(db, queued),
         task_types=task_types,
         exec_threads=exec_threads,
+        shares=shares_in_force(db, shares),
     )
 
 
@@ -142,13 +144,19 @@ def facts_of_command(
     members: tuple[frozenset[Node], frozenset[Node]] | None,
     now: datetime,
     exec_threads: int,
+    shares: SharePercents = NO_SHARES,
     principal: Principal,
 ) -> tuple[Facts, PendingCommand] | None:
     """Read the facts that may hold the command back; None if it does not wait any more."""
     found = _commands(db, command.c.id == command_id, principal)
     if not found:
         return None
-    facts = Facts(now=now, alive=_alive(db, members), exec_threads=exec_threads)
+    facts = Facts(
+        now=now,
+        alive=alive(db, members),
+        exec_threads=exec_threads,
+        shares=shares_in_force(db, shares),
+    )
     return facts, found[0][0]
 
 
@@ -381,6 +389,7 @@ def _commands(
             command.c.start_time,
             command.c.process_instance_id,
             command.c.parent_task_instance_id,
+            PROJECT_OF_COMMAND,
             ahead.label("ahead"),
             seen_projects(principal, process_definition.c.project_id).label("is_seen"),
         )
@@ -391,7 +400,8 @@ def _commands(
         )
         .where(which)
         .order_by(command.c.id)
-    )
+    ).all()
+    names = project_names(db, {row.charged_project for row in rows if row.is_seen})
     return [
         (
             PendingCommand(
@@ -404,6 +414,8 @@ def _commands(
                 ahead=row.ahead,
                 process_instance_id=row.process_instance_id,
                 parent_task_instance_id=row.parent_task_instance_id,
+                project_id=row.charged_project,
+                project_name=names.get(row.charged_project) if row.is_seen else None,
             ),
             bool(row.is_seen),
         )
@@ -414,34 +426,6 @@ def _commands(
 def _release_state(row: AnyRow) -> int | None:
     # One that has been taken out of use can't be run, like one that is OFFLINE.
     return 0 if row.flag == 0 else row.release_state
-
-
-def _alive(db: Connection, members: tuple[frozenset[Node], frozenset[Node]] | None) -> Alive | None:
-    if members is None:
-        return None
-    running = db.execute(
-        select(task_instance.c.host, func.count().label("tasks"))
-        .where(task_instance.c.state == TaskState.RUNNING)
-        .where(task_instance.c.flag == 1)
-        .where(task_instance.c.host.is_not(None))
-        .group_by(task_instance.c.host)
-    )
-    owned = db.execute(
-        select(process_instance.c.host, func.count().label("runs"))
-        .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
-        .where(process_instance.c.host.is_not(None))
-        # Sub processes need no room: their parents have it.
-        .where(process_instance.c.parent_task_instance_id == 0)
-        .group_by(process_instance.c.host)
-    )
-    return Alive(
-        masters=members[0],
-        workers=members[1],
-        offers=offers(db, members[1]),
-        modes=worker_modes(db),
-        running={row.host: row.tasks for row in running},
-        owned={row.host: row.runs for row in owned},
-    )
 
 
 def _pools(
@@ -509,6 +493,7 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             task_instance.c.id,
             task_instance.c.worker_group_id.label("task_group_id"),
             process_instance.c.worker_group_id.label("process_group_id"),
+            project_of_run(process_instance.c.id).label("project_id"),
         )
         .join_from(
             task_instance,
@@ -528,6 +513,8 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             )
         )
     }
+    projects = {row.id: row.project_id or 0 for row in rows}
+    names = project_names(db, set(projects.values()))
     ahead = _ahead(db, list(groups))
     places: dict[int, QueuePlace] = {}
     for task_id, group_id in groups.items():
@@ -537,6 +524,8 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             group_id=group_id,
             group_name=None if row is None else row.name,
             addresses=_addresses(None if row is None else row.ip_list),
+            project_id=projects[task_id],
+            project_name=names.get(projects[task_id]),
         )
     return places
 
