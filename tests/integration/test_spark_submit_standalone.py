@@ -228,23 +228,17 @@ def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
 def test_a_driver_that_fails_in_the_cluster_fails_its_task_with_the_reason(
     programs: Programs, java: dict[str, Any]
 ) -> None:
-    # A driver and an executor of the last one fill the cluster: the others come before it.
-    no_executors = {**_SMALL, "spark.executor.extraJavaOptions": "-Xss1k"}
     programs.begin(1, "", params={**java, "mainArgs": "many"})
     programs.begin(2, "", params={**java, "mainArgs": "0", "mainClass": "NoSuchJob"})
     programs.begin(3, "", params={**java, "mainArgs": "exit"})
-    programs.begin(4, "", params={**java, "mainArgs": "0", "conf": no_executors})
     for number, why in (
         (1, 'NumberFormatException: For input string: "many"'),
         (2, "there is no class NoSuchJob"),
         (3, "the application failed, says the Spark Master"),
-        (4, "the application failed, says the Spark Master"),
     ):
         end = programs.host.end_of(number)
         assert end.state is TaskState.FAILURE, programs.host.log(number)
         assert why in (end.reason or ""), programs.host.log(number)
-    # The program's own error depends on what it does when its application is gone.
-    assert "Master removed our application: FAILED" in programs.host.log(4)
 
 
 def test_with_a_local_master_the_driver_itself_is_asked(programs: Programs) -> None:
