@@ -34,6 +34,12 @@ def holder(port: int) -> str:
     return f" (process {pid} of account {account}{of_run}: `kill {pid}` ends it)"
 
 
+def process_at(port: int) -> int | None:
+    """Return the pid of the listener at a port; None without a listener or without the right."""
+    found = listener_of(port)
+    return None if found is None else _process(found)
+
+
 def _account(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -44,6 +44,7 @@ from operations.daemon_options import Options, keep_options, kept_options
 from operations.daemon_process import Spawn, await_end, let_begin, since, spawned
 from operations.daemon_status import DaemonStatus, Started
 from operations.embedded_servers import EmbeddedServers
+from operations.freed_ports import freed
 from operations.health import WAITING, health
 from operations.ports import port_in_use
 
@@ -116,7 +117,7 @@ class Cluster:
             *self._wanted(Kind.MASTER, masters, free_ports, Options()),
         ]
         for kind, port, own in self._wanted(Kind.API, apis, free_ports, Options()):
-            if _is_there(self.home, kind, port) or is_port_free(port):
+            if _is_there(self.home, kind, port) or self._is_free(kind, port, notify):
                 wanted.append((kind, port, own))
             else:
                 # Work goes on without it, and other clusters of this computer have one too.
@@ -125,7 +126,7 @@ class Cluster:
         self._guard.protect(*(port for _, port, _ in wanted))
         for kind, port, _ in wanted:
             # Before anything is started. One that runs has its port.
-            if not _is_there(self.home, kind, port) and not is_port_free(port):
+            if not (_is_there(self.home, kind, port) or self._is_free(kind, port, notify)):
                 raise port_in_use(port, daemon=kind, with_others=True)
         servers: list[Callable[[], Started | None]] = [partial(self._start_database, notify)]
         if self.config.database.url:
@@ -207,7 +208,8 @@ class Cluster:
                     return self._as_started(kind, port, pid, already=True)
             self._guard.protect(port)
             # One that stopped by itself has taken its pid file away.
-            if not (is_left_free(port) if file.exists() else is_port_free(port)):
+            left = file.exists() and is_left_free(port)
+            if not (left or self._is_free(kind, port)):
                 raise port_in_use(port, daemon=kind, with_others=False)
             process = self._launch(kind, port, options or Options())
             # The daemon is not this process's business any more once it is ready.
@@ -230,6 +232,18 @@ class Cluster:
                     raise self._why_ended(kind, port, code) from None
                 raise
             return self._as_started(kind, port, process.pid, already=False)
+
+    def _is_free(
+        self, kind: Kind, port: int, notify: Callable[[str], None] = lambda _: None
+    ) -> bool:
+        """Return True if the port is free, if need be after the end of a task run that held it."""
+        if is_port_free(port):
+            return True
+        done = freed(self.config, port, server=f"the {kind}")
+        if done is None:
+            return False
+        notify(done)
+        return True
 
     def _wanted(
         self, kind: Kind, count: int, free_ports: bool, options: Options

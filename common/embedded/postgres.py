@@ -206,6 +206,7 @@ class EmbeddedPostgres:
         port = choose_port(
             wanted,
             last.port if last else None,
+            home=self.home,
             server="PostgreSQL",
             key="embedded.postgres_port",
         )

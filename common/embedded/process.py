@@ -20,6 +20,7 @@ from pathlib import Path
 from common.clock import SystemClock
 from common.errors import ConfigurationError, SchedulerError
 from common.folders import closed_folder
+from common.port_freeing import free_of_tasks
 from common.port_holders import holder
 from common.ports import free_port, is_port_free
 from common.process_identity import is_alive, process_start_time
@@ -57,17 +58,26 @@ def exclusive(home: Path, name: str) -> Iterator[None]:
         yield
 
 
-def choose_port(wanted: int, last: int | None, *, server: str, key: str) -> int:
-    """The port that is configured, else the last one if it is still free, else any free one."""
+def choose_port(wanted: int, last: int | None, *, home: Path, server: str, key: str) -> int:
+    """The port that is configured, else the last one if it is still free, else any free one.
+
+    A task run of this home that holds the configured port, or the last one, is ended.
+    """
+
+    def is_free(port: int) -> bool:
+        if is_port_free(port):
+            return True
+        return free_of_tasks(port, home=home, server=f"the embedded {server}") is not None
+
     if wanted:
-        if not is_port_free(wanted):
+        if not is_free(wanted):
             raise ConfigurationError(
                 f"port {wanted} is in use{holder(wanted)}, so the embedded {server} can't listen "
                 "on it: end the program that has it, "
                 f"or set {key} to another port (0 takes a free one)"
             )
         return wanted
-    return last if last and is_port_free(last) else free_port()
+    return last if last and is_free(last) else free_port()
 
 
 def keep_running(home: Path, name: str) -> None:

@@ -209,6 +209,7 @@ class EmbeddedZookeeper:
         port = choose_port(
             wanted,
             last.port if last else None,
+            home=self.home,
             server="ZooKeeper",
             key="embedded.zookeeper_port",
         )

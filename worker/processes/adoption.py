@@ -30,6 +30,7 @@ from worker.processes.records import Record, Records
 from worker.processes.results import (
     CUT_PUTS_OUT_NOTHING,
     Result,
+    ended_for,
     explained,
     killed,
     of_exit_code,
@@ -118,7 +119,7 @@ class Adoption:
         workspace.remove_job(record.job_file)
         if record.exit_code is None:
             record = self._noted(record)
-        if record.exit_code is None:
+        if record.exit_code is None and record.ended_for is None:
             self._clearing.keep(task_instance_id, record.execute_path, succeeded=False)
             self._report_lost(task_instance_id, pid=record.pid)
             return
@@ -126,6 +127,8 @@ class Adoption:
             result = killed(record.exit_code)
         elif record.timed_out:
             result = timed_out(record.exit_code, record.timeout)
+        elif record.exit_code != 0 and record.ended_for is not None:
+            result = ended_for(record.exit_code, record.ended_for)
         else:
             result = of_exit_code(record.exit_code, record.job_file)
         read_what_it_left(result, record.facts_file, record.quality_of)

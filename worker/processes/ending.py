@@ -35,6 +35,7 @@ from worker.processes.results import (
     CUT_PUTS_OUT_NOTHING,
     LOST_SESSION,
     Result,
+    ended_for,
     explained,
     killed,
     may_not_have_forked,
@@ -403,6 +404,8 @@ class Ending:
             return killed(exit_code)
         if attempt.timed_out:
             return timed_out(exit_code, attempt.timeout)
+        if exit_code != 0 and (reason := self._records.ended_for(attempt.id)) is not None:
+            return ended_for(exit_code, reason)
         if attempt.by_shim and exit_code is None:
             return Result(None, TaskState.NEED_FAULT_TOLERANCE, _SHIM_GONE)
         if (

@@ -8,7 +8,8 @@ crash between starting a process and noting it is no gap. A record is removed af
 written to the tables. What an attempt puts out and when its time is out stand there too.
 
 That a kill was wanted, or that the time was out, is a file beside the record: TERM may end the
-attempt when no daemon is left.
+attempt when no daemon is left. If `worker.port_pass` ended the attempt, another file
+holds the reason.
 
 A wrapper of another account has a file of its own for its notes: its account can take the open file
 from it and write what it likes, and a record names files that the worker opens and removes.
@@ -66,6 +67,8 @@ class Record:
     kill_wanted: bool = False
     timed_out: bool = False
     """It was told to end since its time was out."""
+    ended_for: str | None = None
+    """The reason for which `worker.port_pass` ended it."""
 
     @property
     def quality_of(self) -> Path | None:
@@ -119,6 +122,31 @@ class Records:
     def note_timeout(self, task_instance_id: int) -> None:
         """Note that the attempt's time is out; where there is no room, that stays unknown."""
         self._note(self._timeout(task_instance_id), task_instance_id)
+
+    def note_end(self, task_instance_id: int, reason: str) -> None:
+        """Note the reason for which another program than the worker ends the attempt."""
+        path = Path(self._end(task_instance_id))
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+                # Root may note it for a worker of another account.
+                owner = Path(self._directory).stat()
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+                file.write(reason)
+
+    def forget_end(self, task_instance_id: int) -> None:
+        """Remove such a note: the attempt was not ended."""
+        _remove(self._end(task_instance_id))
+
+    def ended_for(self, task_instance_id: int) -> str | None:
+        """Return the reason for which another program ended the attempt; None if none did."""
+        try:
+            reason = Path(self._end(task_instance_id)).read_text("utf-8")
+        except (OSError, ValueError):
+            return None
+        self._accompanied.add(task_instance_id)
+        return reason or None
 
     def remove(self, task_instance_id: int, *, is_spare: bool = False) -> None:
         """Forget the attempt; one that has no record is fine.
@@ -198,6 +226,7 @@ class Records:
                 exit_code=_number(lines, b"exit ", lowest=0, highest=_LARGEST_EXIT_CODE),
                 kill_wanted=Path(self._kill(task_instance_id)).exists(),
                 timed_out=Path(self._timeout(task_instance_id)).exists(),
+                ended_for=self.ended_for(task_instance_id),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
@@ -224,6 +253,7 @@ class Records:
         if task_instance_id in self._accompanied:
             _remove(self._kill(task_instance_id))
             _remove(self._timeout(task_instance_id))
+            _remove(self._end(task_instance_id))
             _remove(self._notes(task_instance_id))
             self._accompanied.remove(task_instance_id)
 
@@ -235,6 +265,9 @@ class Records:
 
     def _timeout(self, task_instance_id: int) -> str:
         return f"{self._directory}/{task_instance_id:d}.timeout"
+
+    def _end(self, task_instance_id: int) -> str:
+        return f"{self._directory}/{task_instance_id:d}.end"
 
     def _notes(self, task_instance_id: int) -> str:
         return f"{self._directory}/{task_instance_id:d}.notes"

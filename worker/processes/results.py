@@ -74,6 +74,11 @@ def killed(code: int | None) -> Result:
     return Result(code, TaskState.KILL, "killed")
 
 
+def ended_for(code: int | None, reason: str) -> Result:
+    """Return the result of an attempt that another program than its worker ended."""
+    return Result(code, TaskState.FAILURE, reason)
+
+
 def timed_out(code: int | None, timeout: timedelta | None) -> Result:
     """An attempt that was ended since its time was out."""
     reason = timeout_reason(timeout)

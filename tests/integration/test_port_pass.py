@@ -1,0 +1,137 @@
+"""A task run that holds the port of a daemon is ended when the daemon starts; nothing else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.model.states import TaskState
+from common.port_freeing import free_of_tasks
+from common.ports import free_port, is_port_free
+from tests.integration.worker_host import Host, Signpost
+from worker.processes.attempt_processes import MARKER
+from worker.processes.records import Record, Records
+
+SERVER = "the api-server"
+_LISTENER = """
+import os, socket, sys
+account, port, told = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+told = open(told, "w")
+if account != os.geteuid():
+    os.setgroups([])
+    os.setresuid(account, account, account)
+kept = socket.create_server(("127.0.0.1", port))
+with told:
+    told.write("listens\\n")
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def signpost(tmp_path: Path) -> Iterator[Signpost]:
+    made = Signpost(tmp_path / "signpost")
+    yield made
+    made.close()
+
+
+@contextmanager
+def a_listener(
+    port: int, signpost: Signpost, *, execute_path: Path, account: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Listen at a port with the marker of the attempt that has this directory."""
+    uid = str(os.geteuid() if account is None else account)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LISTENER, uid, str(port), str(signpost.path)],
+        stdin=subprocess.PIPE,
+        env={**os.environ, MARKER: str(execute_path)},
+    )
+    try:
+        assert signpost.wait() == "listens"
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+def a_home(tmp_path: Path) -> tuple[Path, Records]:
+    """The home of a worker with a record of attempt 7, whose directory is `attempt`."""
+    directory = tmp_path / "attempt"
+    directory.mkdir()
+    records = Records(tmp_path / "home" / "tasks" / "records" / "1234")
+    record = Record(
+        task_instance_id=7,
+        task_type="SHELL",
+        execute_path=str(directory),
+        log_path=str(tmp_path / "log"),
+    )
+    os.close(records.begin(record))
+    return tmp_path / "home", records
+
+
+def test_x80_a_task_run_that_holds_the_port_of_a_daemon_is_ended_at_its_start(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, records = a_home(tmp_path)
+    port = free_port()
+    with a_listener(port, signpost, execute_path=tmp_path / "attempt") as process:
+        assert free_of_tasks(port, home=home, server=SERVER) == 7
+        assert process.wait() == -signal.SIGKILL
+    assert is_port_free(port)
+    assert records.ended_for(7) == f"held the port {port} of {SERVER}"
+
+
+def test_x80_a_program_that_is_no_task_run_of_the_cluster_keeps_its_port(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, records = a_home(tmp_path)
+    port = free_port()
+    # The marker is that of an attempt of which no worker of this home has a record.
+    with a_listener(port, signpost, execute_path=tmp_path / "other") as process:
+        assert free_of_tasks(port, home=home, server=SERVER) is None
+        assert process.poll() is None
+    assert records.ended_for(7) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")
+def test_x80_a_process_of_another_account_with_a_copied_marker_is_not_ended(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, records = a_home(tmp_path)
+    tmp_path.chmod(0o755)
+    os.chown(tmp_path / "attempt", 61_234, 61_234)
+    port = free_port()
+    copied = a_listener(port, signpost, execute_path=tmp_path / "attempt", account=61_235)
+    with copied as process:
+        assert free_of_tasks(port, home=home, server=SERVER) is None
+        assert process.poll() is None
+    assert records.ended_for(7) is None
+
+
+def test_x80_the_attempt_of_such_a_task_run_fails_with_the_reason(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, port = tmp_path / "home", free_port()
+    host = Host(tmp_path / "worker")
+    (home / "tasks" / "records").mkdir(parents=True)
+    (home / "tasks" / "records" / "1234").symlink_to(tmp_path / "worker" / "tasks" / "records")
+    program = tmp_path / "listener.py"
+    program.write_text(_LISTENER, encoding="utf-8")
+    script = f"sleep 600 | {sys.executable} {program} {os.geteuid()} {port} {signpost.path} & wait"
+    try:
+        host.begin(host.task(1, script))
+        assert signpost.wait() == "listens"
+        assert free_of_tasks(port, home=home, server=SERVER) == 1
+        end = host.end_of(1)
+    finally:
+        host.supervisor.kill_all()
+        host.until(lambda: not host.supervisor.running())
+        host.supervisor.close()
+    assert (end.state, end.reason) == (TaskState.FAILURE, f"held the port {port} of {SERVER}")
