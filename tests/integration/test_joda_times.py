@@ -55,6 +55,10 @@ FEW: Final = (
     "yyyy-MM-dd HH:mm:ss ZZZ",
     "yyyyDDD",
     "xx-ww-e",
+    "yyyy-MM-dd'T'HH:mm:ss.SSSZZ",
+    "ddd/MM/yyyy HHH:mmm:sss",
+    "EEE, dd MMM yyyy HH:mm:ss ZZZ",
+    "xxxx-ww EEE HH:mm:ss ZZ",
 )
 """Patterns that read nearly all fields between them."""
 
@@ -109,6 +113,16 @@ def test_a_pattern_reads_the_texts_that_joda_reads(texts: DataFrame) -> None:
     assert {each: found[each] for each in found if found[each] != wanted[each]} == {
         each: wanted[each] for each in found if found[each] != wanted[each]
     }
+
+
+def test_a_pattern_is_read_in_generated_code(texts: DataFrame) -> None:
+    from pyspark.sql import functions as f
+
+    for pattern in FEW:
+        column = joda.micros_read(f.col("text"), reader_of(pattern), trimmed=True)
+        plan = texts.select(column)._jdf.queryExecution().executedPlan().toString()
+        # Spark marks what it generates code for by a star.
+        assert plan.startswith("*(1) Project"), pattern
 
 
 def test_formats_with_a_name_read_the_texts_that_druid_reads(texts: DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -16,6 +17,10 @@ from common.model.streams.joda import (
 )
 from common.model.streams.zones import JODA_ZONES
 from tests.reference import joda_times
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST, LAST = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last millisecond that Python's times can have."""
 
 
 @pytest.mark.parametrize("pattern", joda_times.PATTERNS)
@@ -31,6 +36,25 @@ def test_an_expression_accepts_the_texts_that_joda_reads(pattern: str) -> None:
     assert [text for text, match in read.items() if match is None] == []
 
 
+def milliseconds(rewritten: str) -> int | None:
+    """Return the time of a rewritten text and an offset, as Spark's cast reads it."""
+    moment, offset = rewritten.split(";")
+    parts = re.fullmatch("([0-9]{4,6})-(..?)-(..?)T(..?):(..?):(..?)[.]([0-9]{1,3})", moment)
+    if parts is None:
+        return None
+    year, month, day, hour, minute, second = map(int, parts.groups()[:6])
+    try:
+        found = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    digits = re.sub("[-+:.,]", "", offset).ljust(9, "0")
+    hours, minutes, seconds = (int(digits[at : at + 2]) for at in (0, 2, 4))
+    moved = timedelta(hours=hours, minutes=minutes, seconds=seconds, milliseconds=int(digits[6:]))
+    found += timedelta(milliseconds=int(parts[7].ljust(3, "0")))
+    since = found - EPOCH
+    return (since + moved if offset.startswith("-") else since - moved) // timedelta(milliseconds=1)
+
+
 def stripped(text: str) -> str:
     """Return a text without the spaces and quotes that Druid removes before Joda reads it."""
     spaces = "".join(map(chr, range(33)))
@@ -38,6 +62,29 @@ def stripped(text: str) -> str:
     if len(found) > 1 and found[0] == found[-1] == '"':
         found = found[1:-1].strip(spaces)
     return found
+
+
+@pytest.mark.parametrize("pattern", joda_times.PATTERNS)
+def test_a_rewritten_text_is_the_time_that_joda_reads(pattern: str) -> None:
+    reader = reader_of(pattern)
+    if reader.date or reader.zone:
+        pytest.skip("Spark moves the date; tests/integration/test_joda_times.py")
+    window = "1920:56789----:4:6789------:" if reader.has_window else ""
+    assert joda_times.YEAR == 2026
+    table = f"?{window}{reader.table}"
+    whole = re.compile(rf"\?()(?:{reader.expression}){reader.lookups}.{{{len(table)}}}")
+    form = re.sub(r"\$([0-9]+)", r"\\g<\1>", f"{reader.moment};{reader.offset}")
+    found = {}
+    for text in joda_times.TEXTS:
+        match = whole.fullmatch(f"?{stripped(text)}{table}")
+        if match is not None:
+            found[text] = milliseconds(match.expand(form))
+    known = {text: millis for text, millis in found.items() if millis is not None}
+    assert known == {
+        text: millis
+        for text, millis in joda_times.PATTERNS[pattern].items()
+        if FIRST <= millis <= LAST or text in known
+    }
 
 
 @pytest.mark.parametrize("pattern", joda_times.ODD)
