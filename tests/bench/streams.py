@@ -3,6 +3,8 @@
 No daemon takes part: the topic is at librdkafka's mock broker in this process, Spark is a driver of
 two threads, with the options of a stream task's. Beside it, in turns, the bare query: the same source, and the values as they are written
 as Parquet, without a look into them. The first query of each kind warms Spark up and does not count.
+
+A second comparison reads times by a pattern and by Spark's own parser, alternately.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.model.streams.joda import reader_of
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from tests.bench.figures import Figure, Target
 from tests.bench.stage import Stage
 from tests.mock_kafka import a_broker
 from worker.spark.jvm.java_command import LATE_C2
-from worker.spark.streaming import kafka_source
+from worker.spark.streaming import joda, kafka_source
 from worker.spark.streaming.batches import BatchWriter
 from worker.spark.streaming.documents import Limits, write_limits
 from worker.spark.streaming.query import CHECKPOINTING
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 # The mock broker keeps about 5 MB of a partition.
 _PARTITIONS, _RECORDS = 12, 40_000
 _ROWS = _PARTITIONS * _RECORDS
+_TEXTS = 2_000_000
+_PATTERN, _SPARK_PATTERN = "yyyy-MM-dd'T'HH:mm:ssZ", "yyyy-MM-dd'T'HH:mm:ssxxx"
 _SPEC: dict[str, Any] = {
     "type": "kafka",
     "dataSchema": {
@@ -68,7 +73,7 @@ def measure(stage: Stage, runs: int) -> list[Figure]:
             (folder / "consumer.json").write_text(json.dumps(properties), encoding="utf-8")
             spark = _session(folder)
             try:
-                return _figures(spark, folder, runs)
+                return [*_figures(spark, folder, runs), _of_parser(spark, runs)]
             finally:
                 spark.stop()
     finally:
@@ -96,6 +101,36 @@ def _figures(spark: SparkSession, folder: Path, runs: int) -> list[Figure]:
             target=Target(limit=0.6, at_least=True),
         ),
     ]
+
+
+def _of_parser(spark: SparkSession, runs: int) -> Figure:
+    """Return the time that a pattern takes for usual texts, by the time of Spark's own parser."""
+    from pyspark.sql import functions as f
+
+    moment = f.timestamp_seconds(f.col("id") * 37 + 1_356_998_400)
+    texts = spark.range(_TEXTS, numPartitions=2).select(
+        f.date_format(moment, "yyyy-MM-dd'T'HH:mm:ss'+01:00'").alias("at")
+    )
+    texts = texts.cache()
+    texts.count()
+    by_pattern = joda.micros_read(f.col("at"), reader_of(_PATTERN), trimmed=True)
+    by_parser = f.unix_micros(f.try_to_timestamp(f.col("at"), f.lit(_SPARK_PATTERN)))
+    ratios = []
+    for _ in range(runs + 1):
+        seconds = []
+        for column in (by_pattern, by_parser):
+            began = time.monotonic()
+            if texts.agg(f.count(column)).collect()[0][0] != _TEXTS:
+                raise ValueError("texts of times were not read")
+            seconds.append(time.monotonic() - began)
+        ratios.append(seconds[0] / seconds[1])
+    texts.unpersist()
+    return Figure(
+        name="streams.pattern_of_parser",
+        unit="x",
+        values=tuple(ratios[1:]),
+        target=Target(limit=1.3),
+    )
 
 
 def _timed(
