@@ -11,6 +11,7 @@ ten times as slow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -30,6 +31,8 @@ _WINDOW: Final = 80
 _MILLIS_DIGITS: Final = 3
 _PADDING: Final = r"[\x00-\x20]*+"
 _MARK: Final = "?"
+_ISO: Final = re.compile(r"yyyy'-'MM'-'dd'[T ]'HH':'mm':'ss('\.'SSS)?('Z')?")
+"""The patterns of ISO 8601; a cast reads it faster than the parser by pattern."""
 _BETWEEN: Final = ";"
 """The sign between the parts of a replacement; no part has it."""
 
@@ -43,7 +46,11 @@ def micros_read(
     """
     micros = _rewritten_micros(written, reader, trimmed=trimmed, this_year=this_year)
     for usual in reversed(reader.usual):
-        parsed = f.try_to_timestamp(written, f.lit(usual.spark_pattern))
+        parsed = (
+            written.try_cast("timestamp")
+            if _ISO.fullmatch(usual.spark_pattern)
+            else f.try_to_timestamp(written, f.lit(usual.spark_pattern))
+        )
         is_usual = f.rlike(written, f.lit(rf"\A{usual.expression}\z"))
         micros = f.when(is_usual, f.unix_micros(parsed)).otherwise(micros)
     return micros
