@@ -175,7 +175,12 @@ class Master:
             membership=registry.membership,
             identity=self.identity,
             runs=self.runs,
-            origin=Origin(zone=zone, graph=graphs.graph, date_rule=date_rule),
+            origin=Origin(
+                zone=zone,
+                graph=graphs.graph,
+                date_rule=date_rule,
+                sub_process_depth=config.sub_process_depth,
+            ),
             clock=clock,
             admitted=admitted,
             waits=lambda: self.wakes.wake(HoldLoop.name),

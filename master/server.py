@@ -143,7 +143,10 @@ def run(config: Config) -> int:
         database = DatabaseLoop(partial(answers, probe), clock=clock)
         hints = HintTargets(registry.membership, lambda: present_modes(engine))
         commands = PostgresCommandStore(
-            engine, param_limit_bytes=config.command.param_limit_bytes, hint_to=hints.target
+            engine,
+            param_limit_bytes=config.command.param_limit_bytes,
+            hint_to=hints.target,
+            most_sub_processes=settings.sub_process_runs,
         )
         supervisors = PostgresSupervisorStore(engine)
         brokers = BrokerProcess(clock=clock)
@@ -156,7 +159,9 @@ def run(config: Config) -> int:
             registry=registry,
             stores=Stores(
                 commands=commands,
-                runs=PostgresRunStore(engine, hint_to=hints.target),
+                runs=PostgresRunStore(
+                    engine, hint_to=hints.target, most_sub_processes=settings.sub_process_runs
+                ),
                 failover=PostgresFailoverStore(engine),
                 holds=PostgresHoldStore(engine),
                 timeouts=PostgresTimeoutStore(engine),

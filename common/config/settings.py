@@ -125,6 +125,10 @@ class MasterConfig:
     """Percentage of exec_threads for one project while others exist; 100 disables the limit."""
     exec_task_num: Annotated[int, Ge(0)] = 0
     """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
+    sub_process_depth: Positive = 10
+    """Levels of sub-processes below a process instance; a task that would start more fails."""
+    sub_process_runs: Positive = 1000
+    """Live and waiting sub-processes of one root instance; a task that would start more fails."""
     fetch_size: Positive = 50
     """Commands taken at once: fewer spread the work better, more cost less."""
     heartbeat_interval_seconds: Seconds = 10.0

@@ -139,6 +139,12 @@ def fault_of_definition(command: Command, snapshot: Snapshot, origin: Origin) ->
             f"process definition {definition.name!r} would run inside itself:"
             f" the sub processes have the definitions {line}"
         )
+    if parent is not None and len(parent.ancestors) > origin.sub_process_depth:
+        return (
+            f"process definition {definition.name!r} would run at level {len(parent.ancestors)} of"
+            f" sub-processes below process instance {parent.root_id}; master.sub_process_depth"
+            f" allows {origin.sub_process_depth} levels"
+        )
     if fault := _fault_of_selection(command):
         return fault
     try:

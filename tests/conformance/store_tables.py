@@ -92,7 +92,7 @@ OTHER_MASTER = Node(address="10.0.0.2:5678", incarnation=2**40 + 1)
 WORKER = Node(address="10.0.0.3:1234", incarnation=2**41)
 RESTARTED = Node(address=WORKER.address, incarnation=WORKER.incarnation + 7)
 OTHER_WORKER = Node(address="10.0.0.4:1234", incarnation=2**41 + 1)
-PARAM_LIMIT = 6000
+PARAM_LIMIT, MOST_SUB_PROCESSES = 6000, 40
 FOLDERS = AttemptFolders(work="/attempts", logs="/logs")
 
 TABLES = (
@@ -182,6 +182,7 @@ class Tables(Protocol):
 class MemoryTables:
     def __init__(self) -> None:
         self.database = MemoryDatabase(os_user="tester")
+        self.database.most_sub_processes = MOST_SUB_PROCESSES
         self.hinted: str | None = None
         self.commands = MemoryCommandStore(
             self.database, param_limit_bytes=PARAM_LIMIT, hint_to=lambda _: self.hinted
@@ -221,10 +222,9 @@ class PostgresTables:
     def __init__(self, made: Engine, listener: Any) -> None:
         self.engine = made
         self.hinted: str | None = None
-        self.commands = PostgresCommandStore(
-            made, param_limit_bytes=PARAM_LIMIT, hint_to=lambda _: self.hinted
-        )
-        self.runs = PostgresRunStore(made, hint_to=lambda _: self.hinted)
+        both: Any = {"hint_to": lambda _: self.hinted, "most_sub_processes": MOST_SUB_PROCESSES}
+        self.runs = PostgresRunStore(made, **both)
+        self.commands = PostgresCommandStore(made, param_limit_bytes=PARAM_LIMIT, **both)
         self.tasks = PostgresTaskStore(made)
         self.failover = PostgresFailoverStore(made)
         self.holds = PostgresHoldStore(made)

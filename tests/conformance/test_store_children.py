@@ -37,6 +37,7 @@ from tests.conformance.store_tables import (
     LATER,
     MASTER,
     MINUTE,
+    MOST_SUB_PROCESSES,
     OTHER_MASTER,
     Tables,
     a_begin,
@@ -456,3 +457,60 @@ def test_a_command_for_a_child_that_goes_on_for_another_attempt_does_not_wait(db
     assert isinstance(handled.plan, Reject)
     assert the_task(db, other)["state"] == TaskState.FAILURE
     assert the_task(db, task_id)["state"] == TaskState.RUNNING
+
+
+# The limit of a tree
+
+
+def _wanting(db: Tables) -> list[dict[str, Any]]:
+    return [row for row in db.rows(t.task_instance) if not row["settled"]]
+
+
+def test_x81_a_tree_has_a_limited_number_of_sub_processes_that_are_live_or_wait(
+    db: Tables,
+) -> None:
+    root = a_run(db)
+    _, child = a_child(db, root)
+    names = [f"sub{number}" for number in range(MOST_SUB_PROCESSES + 1)]
+    save(db, child, *(a_sub_process(name) for name in names), at=LATER)
+    reason = (
+        f"process instance {root.process_instance_id} has {MOST_SUB_PROCESSES} sub-processes that"
+        f" are live or wait to start; master.sub_process_runs allows {MOST_SUB_PROCESSES}"
+    )
+    _, *waiting, excess, last = _wanting(db)
+    assert [row["name"] for row in (excess, last)] == names[-2:]
+    for row in (excess, last):
+        assert has(row, state=6, reason=reason, failure_reason="CONFIGURATION", end_time=LATER)
+    # Only the attempts within the limit have a command. The next save finds the limit reached.
+    assert [row["state"] for row in waiting] == [0] * (MOST_SUB_PROCESSES - 1)
+    assert len(db.rows(t.command)) == MOST_SUB_PROCESSES - 1
+    save(db, root, a_sub_process("other"))
+    assert has(_wanting(db)[-1], name="other", state=6, reason=reason)
+    # The owner reads these ends like any other report.
+    ends = [report.task_instance_id for report in db.runs.reports(MASTER)]
+    assert ends == [excess["id"], last["id"], _wanting(db)[-1]["id"]]
+
+
+def test_x81_trees_do_not_take_each_other_s_places_and_a_place_becomes_free_again(
+    db: Tables,
+) -> None:
+    first, second = a_run(db), a_run(db)
+    names = [f"sub{number}" for number in range(MOST_SUB_PROCESSES)]
+    for root in (first, second):
+        save(db, root, *(a_sub_process(name) for name in names))
+    assert [row["state"] for row in _wanting(db)] == [0] * 2 * MOST_SUB_PROCESSES
+    save(db, first, kill(names[0]))
+    save(db, first, a_sub_process("next"))
+    assert has(_wanting(db)[-1], name="next", state=0)
+
+
+def test_x81_a_stop_withdraws_every_sub_process_that_has_not_begun(db: Tables) -> None:
+    root = a_run(db)
+    names = [f"sub{number}" for number in range(MOST_SUB_PROCESSES)]
+    save(db, root, *(a_sub_process(name) for name in names))
+    save(db, root, *(kill(name) for name in names))
+    assert {row["state"] for row in db.rows(t.task_instance)} == {int(TaskState.KILL)}
+    # Every command is deleted without a run.
+    handled = take(db, always(a_begin(child_of=child_of(db, root, _wanting(db)[0]["id"]))))
+    assert {type(one.plan) for one in handled} == {Drop}
+    assert db.rows(t.command) == []

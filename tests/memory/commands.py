@@ -13,7 +13,6 @@ from common.model.cluster import Node
 from common.model.command_param import CommandParam
 from common.model.commands import RESTARTING_COMMANDS, Command, CommandType
 from common.model.complement_states import DateState
-from common.model.failures import FailureReason
 from common.model.instances import Ownership, TaskRow
 from common.model.plans import (
     Begin,
@@ -70,6 +69,7 @@ from tests.memory.rows import (
     ProcessRecord,
 )
 from tests.memory.schedules import note_beginnings, online_schedules
+from tests.memory.sub_processes import fail_childless
 from tests.memory.waiting import waiting
 
 _ABOUT_THE_NAMED_ONE = (
@@ -336,19 +336,8 @@ class MemoryCommandStore(CommandStore):
             ErrorCommandRecord(command_id=command_id, message=message, **columns),
         )
         parent = self._db.tasks.get(parent_id)
-        if (
-            parent is not None
-            and parent.task_type == SUB_PROCESS
-            and parent.state == TaskState.SUBMITTED
-        ):
-            tx.update(
-                self._db.tasks,
-                parent.id,
-                state=int(TaskState.FAILURE),
-                failure_reason=FailureReason.CONFIGURATION.value,
-                end_time=now,
-                reason=message,
-            )
+        if parent is not None:
+            fail_childless(tx, parent, message, now)
 
     def _attempt(
         self, tx: Transaction, command_id: int, plan: Plan, node: Node, now: datetime

@@ -27,6 +27,7 @@ from common.model.states import TERMINAL_PROCESS_STATES, TaskState
 from common.model.workers import WorkerMode
 from common.store.listen import Channel
 from common.store.master.plain_save import HintTarget, channel_of
+from common.store.master.trees import MOST_SUB_PROCESSES
 from common.store.transaction import unstorable
 from tests.memory.fires import FireRows
 from tests.memory.lock_rows import LockHolderRecord, LockRecord, LockRequestRecord
@@ -323,6 +324,7 @@ class MemoryDatabase:
     """
 
     def __init__(self, *, os_user: str = "orcaflow") -> None:
+        self.most_sub_processes = MOST_SUB_PROCESSES
         self.commands = Rows("t_ds_command", CommandRecord)
         self.error_commands = Rows("t_ds_error_command", ErrorCommandRecord)
         self.ledger = Rows("t_ds_command_ledger", LedgerRecord)

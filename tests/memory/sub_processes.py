@@ -8,6 +8,7 @@ from common.model.command_param import child_command_text
 from common.model.commands import child_command_type
 from common.model.failures import FailureReason
 from common.model.states import ProcessState, TaskDependType, TaskState
+from common.store.master.trees import no_place
 from common.store.queue_entries import effective_group
 from tests.memory.database import MemoryDatabase, Transaction
 from tests.memory.rows import (
@@ -35,6 +36,10 @@ def command_child(
 ) -> None:
     """Write the relation of a new attempt and the command for its child (contract §3.8)."""
     database = tx.database
+    root_id = process.root_id or process.id
+    if _wanted_children(database, root_id) > database.most_sub_processes:
+        fail_childless(tx, task, no_place(root_id, database.most_sub_processes), at)
+        return
     child_id = _earlier_child(database, task)
     relation_id = tx.insert(
         database.relations,
@@ -71,6 +76,31 @@ def command_child(
             worker_group_id=effective_group(task.worker_group_id, process.worker_group_id),
             parent_task_instance_id=task.id,
         ),
+    )
+
+
+def fail_childless(tx: Transaction, task: TaskRecord, reason: str, at: datetime) -> None:
+    """End a SUB_PROCESS attempt that gets no child."""
+    if task.task_type == SUB_PROCESS and task.state == TaskState.SUBMITTED:
+        tx.update(
+            tx.database.tasks,
+            task.id,
+            state=int(TaskState.FAILURE),
+            failure_reason=FailureReason.CONFIGURATION.value,
+            end_time=at,
+            reason=reason,
+        )
+
+
+def _wanted_children(database: MemoryDatabase, root_id: int) -> int:
+    """Return the number of children that the live runs of a tree wait for."""
+    return sum(
+        task.task_type == SUB_PROCESS
+        and task.state in (TaskState.SUBMITTED, TaskState.RUNNING)
+        and not task.settled
+        for process in database.processes
+        if process.is_live and root_id in (process.id, process.root_id)
+        for task in database.attempts(process.id)
     )
 
 

@@ -40,7 +40,7 @@ from common.store.master.complement_dates import claim_dates, note_runs_of_dates
 from common.store.master.save import RUN_COLUMNS
 from common.store.master.schedules import note_runs_of_fires
 from common.store.master.serial import DISPLACED, other_live_runs, want_stopped
-from common.store.master.submissions import SUB_PROCESS
+from common.store.master.trees import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import (
     AnyRow,

@@ -19,19 +19,16 @@ from sqlalchemy import (
     Engine,
     Integer,
     Text,
-    bindparam,
     exists,
     func,
     insert,
     select,
-    update,
 )
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from common.errors import BadCommandError, SchedulerError
 from common.model.cluster import Node
 from common.model.commands import Command, CommandRow, CommandType, read_command
-from common.model.failures import FailureReason
 from common.model.plans import (
     Begin,
     Complement,
@@ -47,7 +44,7 @@ from common.model.plans import (
     line_of,
 )
 from common.model.slot_share import RoomShare
-from common.model.states import ExecutionType, TaskState
+from common.model.states import ExecutionType
 from common.store.complements import create_complements
 from common.store.fixed_statement import FixedStatement
 from common.store.master.beginnings import (
@@ -77,10 +74,10 @@ from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Plan
 from common.store.master.recoveries import Recoverer
 from common.store.master.serial import lock_definitions
 from common.store.master.snapshots import Snapshots, known_state
-from common.store.master.submissions import SUB_PROCESS
+from common.store.master.trees import MOST_SUB_PROCESSES, fail_childless
 from common.store.master.waiting import lock_waiting
 from common.store.project_slots import projects_of_runs, several_projects
-from common.store.tables import command, error_command, task_instance
+from common.store.tables import command, error_command
 from common.store.transaction import (
     passes,
     refusal,
@@ -150,21 +147,6 @@ _MOVE_TO_ERRORS: Final = insert(error_command).from_select(
     .order_by(command.c.id),
 )
 
-# A child that can't be begun is the failure of the attempt that wants it.
-_FAIL_PARENTS: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == _REJECTED.c.id)
-    .where(task_instance.c.state == TaskState.SUBMITTED)
-    .where(task_instance.c.task_type == SUB_PROCESS)
-    .values(
-        state=int(TaskState.FAILURE),
-        end_time=bindparam("now"),
-        reason=_REJECTED.c.message,
-        failure_reason=FailureReason.CONFIGURATION.value,
-    )
-)
-
-
 _BeginAll: TypeAlias = Callable[[Connection, Beginner, Begins], Begun]
 
 
@@ -180,6 +162,7 @@ class _Taker:
     live_masters: LiveMasters
     planner: Planner
     first_step: FirstStep | None
+    most_sub_processes: int
     begin: _BeginAll = begin_together
     run_ids: dict[int, int] = field(default_factory=dict)
 
@@ -217,8 +200,10 @@ class PostgresCommandStore(CommandStore):
         *,
         param_limit_bytes: int = PARAM_LIMIT_BYTES,
         hint_to: HintTarget = no_hint,
+        most_sub_processes: int = MOST_SUB_PROCESSES,
     ) -> None:
         self._engine = engine
+        self._most_sub_processes = most_sub_processes
         self._hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
 
@@ -247,7 +232,12 @@ class PostgresCommandStore(CommandStore):
         if limit <= 0:
             return Taken(handled=())
         taker = _Taker(
-            node=node, now=now, live_masters=live_masters, planner=planner, first_step=first_step
+            node=node,
+            now=now,
+            live_masters=live_masters,
+            planner=planner,
+            first_step=first_step,
+            most_sub_processes=self._most_sub_processes,
         )
         bounds = _Bounds(limit=limit, room=room, spare=spare, share=share)
         if first_step is not None:
@@ -389,7 +379,13 @@ def _carry_out(db: Connection, work: _Work, taker: _Taker) -> Taken:
     enter(db, lines, host=taker.node.address, now=taker.now)
     if taker.first_step is None:
         return Taken(handled=handled)
-    steps, saved = write_first_steps(db, begun.values(), taker.first_step, now=taker.now)
+    steps, saved = write_first_steps(
+        db,
+        begun.values(),
+        taker.first_step,
+        now=taker.now,
+        most_sub_processes=taker.most_sub_processes,
+    )
     return Taken(handled=handled, begun=frozenset(step.ownership for step in steps), saved=saved)
 
 
@@ -472,8 +468,9 @@ def _reject(
         for command_id, reason in rejects.items()
         if command_id in parents
     }
+    # The attempt fails if its child can't start.
     if failed:
-        db.execute(_FAIL_PARENTS, _rejected(failed) | {"now": now})
+        fail_childless(db, failed, now=now)
 
 
 def _rejected(reasons: Mapping[int, str]) -> dict[str, list[Any]]:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from common.model.failures import FailureReason
 from common.model.states import LIVE_PROCESS_STATES, ProcessState, TaskState
 from common.store.fixed_statement import FixedStatement
-from common.store.master.submissions import SUB_PROCESS
+from common.store.master.trees import SUB_PROCESS
 from common.store.tables import process_definition, process_instance, project, task_instance
 from common.store.transaction import StoreConflictError, any_of, storable, unnested
 

@@ -25,7 +25,12 @@ from common.store.transaction import StoreConflictError
 
 
 def write_first_steps(
-    db: Connection, created: Iterable[Created], first_step: FirstStep, *, now: datetime
+    db: Connection,
+    created: Iterable[Created],
+    first_step: FirstStep,
+    *,
+    now: datetime,
+    most_sub_processes: int,
 ) -> tuple[list[Step], Saved]:
     """Write the first step of each that begins now, if it has one.
 
@@ -41,7 +46,12 @@ def write_first_steps(
     if not steps:
         return [], NOTHING_SAVED
     try:
-        return steps, write(db, steps, {run.row.id: run.row for run in runs})
+        return steps, write(
+            db,
+            steps,
+            {run.row.id: run.row for run in runs},
+            most_sub_processes=most_sub_processes,
+        )
     except (StoreConflictError, IntegrityError, DataError, ValueError) as error:
         raise BatchRefusedError from error
 

@@ -47,7 +47,7 @@ from common.store.master.endings import ChildEnd, ProcessEnd, end_parent_attempt
 from common.store.master.plain_save import HintTarget, no_hint, plain, save_plainly
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
-from common.store.master.submissions import SUB_PROCESS
+from common.store.master.trees import MOST_SUB_PROCESSES, SUB_PROCESS
 from common.store.queue_entries import IS_COMPLEMENT, queue_entry
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
@@ -336,8 +336,15 @@ _ENDED_UNTOLD: Final = (
 class PostgresRunStore(RunStore):
     """`RunStore` on PostgreSQL. A plain save tells the worker that `hint_to` names of it."""
 
-    def __init__(self, engine: Engine, *, hint_to: HintTarget = no_hint) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        hint_to: HintTarget = no_hint,
+        most_sub_processes: int = MOST_SUB_PROCESSES,
+    ) -> None:
         self._engine = engine
+        self._most_sub_processes = most_sub_processes
         self._hint_to = hint_to
 
     def load(self, ownerships: Sequence[Ownership]) -> tuple[LoadedRun | UnreadableRun, ...]:
@@ -353,7 +360,7 @@ class PostgresRunStore(RunStore):
                     return saved
         try:
             with transaction(self._engine) as db:
-                return save(db, steps)
+                return save(db, steps, most_sub_processes=self._most_sub_processes)
         except (IntegrityError, DataError, ValueError) as error:
             raise StoreConflictError(
                 f"PostgreSQL refused a step of one of the process instances {run_ids(steps)}: "

@@ -332,14 +332,19 @@ class _Save:
             raise StoreConflictError(f"process instance {run_id} has ended already")
 
 
-def save(db: Connection, steps: Sequence[Step]) -> Saved:
+def save(db: Connection, steps: Sequence[Step], *, most_sub_processes: int) -> Saved:
     """Write the steps of the runs that are still owned; the caller's transaction makes it whole."""
-    return write(
-        db, steps, {row.id: row for row in _LOCK_RUNS.execute(db, {"ids": run_ids(steps)})}
-    )
+    runs = {row.id: row for row in _LOCK_RUNS.execute(db, {"ids": run_ids(steps)})}
+    return write(db, steps, runs, most_sub_processes=most_sub_processes)
 
 
-def write(db: Connection, steps: Sequence[Step], runs: Mapping[int, AnyRow]) -> Saved:
+def write(
+    db: Connection,
+    steps: Sequence[Step],
+    runs: Mapping[int, AnyRow],
+    *,
+    most_sub_processes: int,
+) -> Saved:
     """`save`, given the rows of the runs, which this transaction has locked or made."""
     lost = frozenset(step.ownership for step in steps if not is_owned(runs, step.ownership))
     overtaken = frozenset(
@@ -355,7 +360,8 @@ def write(db: Connection, steps: Sequence[Step], runs: Mapping[int, AnyRow]) -> 
                 save.add(step, decision)
     children = _children(save, runs)
     _lock_attempts(db, save, children)
-    submitted, withdrawals = Submitted(), Withdrawals()
+    submitted = Submitted(most_sub_processes=most_sub_processes)
+    withdrawals = Withdrawals()
     holds = False
     for wave in save.waves:
         holds |= _settle(db, wave)

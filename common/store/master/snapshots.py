@@ -53,7 +53,7 @@ from common.store.fixed_statement import FixedStatement
 from common.store.grants import grants_of, is_granted, objects_in
 from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
-from common.store.master.submissions import SUB_PROCESS
+from common.store.master.trees import SUB_PROCESS
 from common.store.schedules import read_schedules
 from common.store.sharing import definitions_shared
 from common.store.tables import process_definition, process_instance, task_instance, tenant

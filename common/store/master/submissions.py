@@ -34,6 +34,7 @@ from common.model.reach import Target, resolve
 from common.model.states import TaskState
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.store.master.attempts import Place, place_in_queue
+from common.store.master.trees import SUB_PROCESS, beyond_limit, fail_childless
 from common.store.queue_entries import effective_group
 from common.store.sharing import candidates, has_name, reached_by
 from common.store.tables import (
@@ -51,7 +52,6 @@ from common.store.tables import (
 from common.store.tables.datasets import MAX_INTERVAL_TEXT
 from common.store.transaction import AnyRow, any_of, storable, unnested
 
-SUB_PROCESS: Final = "SUB_PROCESS"
 DEPENDENT: Final = "DEPENDENT"
 
 _INSERT: Final = insert(task_instance).returning(task_instance.c.id, sort_by_parameter_order=True)
@@ -108,8 +108,9 @@ class Submission:
 
 @dataclass(slots=True)
 class Submitted:
-    """The results of the submissions of a save."""
+    """The results of the submissions of a save, and the limit of sub-processes for each tree."""
 
+    most_sub_processes: int
     offered: dict[int, Place] = field(default_factory=dict)
     held: bool = False
     dependents: bool = False
@@ -253,7 +254,19 @@ def submit(
     if locking:
         _request_locks(db, locking)
     if children:
-        _request_children(db, children, runs)
+        _start_children(db, children, runs, submitted.most_sub_processes)
+
+
+def _start_children(
+    db: Connection, children: Mapping[int, Submission], runs: Mapping[int, AnyRow], most: int
+) -> None:
+    wanting = {task_id: one.row["process_instance_id"] for task_id, one in children.items()}
+    refused = beyond_limit(db, wanting, most=most)
+    if refused:
+        fail_childless(db, refused, now=max(children[task_id].at for task_id in refused))
+    within = {task_id: one for task_id, one in children.items() if task_id not in refused}
+    if within:
+        _request_children(db, within, runs)
 
 
 def _request_slots(db: Connection, pooled: Mapping[int, Submission]) -> None:

@@ -42,7 +42,8 @@ from common.store.alerts import (
 )
 from common.store.fixed_statement import FixedStatement
 from common.store.master.ports import TimeoutStore
-from common.store.master.submissions import DEPENDENT, SUB_PROCESS
+from common.store.master.submissions import DEPENDENT
+from common.store.master.trees import SUB_PROCESS
 from common.store.tables import process_instance, relation_process_instance, task_instance
 from common.store.transaction import AnyRow, any_of, repeatable, transaction, unnested
 

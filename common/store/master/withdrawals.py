@@ -40,7 +40,8 @@ from common.store.master.attempts import (
     named,
     place_in_queue,
 )
-from common.store.master.submissions import DEPENDENT, SUB_PROCESS
+from common.store.master.submissions import DEPENDENT
+from common.store.master.trees import SUB_PROCESS
 from common.store.tables import task_instance
 from common.store.transaction import AnyRow, StoreConflictError, unnested
 

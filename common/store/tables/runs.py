@@ -200,6 +200,12 @@ Index(
     process_instance.c.id,
     postgresql_where=text(LAST_RUN),
 )
+# The live sub-processes of a tree, to limit their number.
+Index(
+    "t_ds_process_instance_tree_idx",
+    process_instance.c.root_id,
+    postgresql_where=text(f"root_id <> 0 AND state IN ({listed(LIVE_PROCESS_CODES)})"),
+)
 # An owner's slow look for pauses and stops whose notification it missed.
 Index(
     "t_ds_process_instance_wanted_idx",

@@ -114,6 +114,17 @@ def test_a_definition_that_would_run_inside_itself_is_refused_with_the_line_t36e
     assert why(found).endswith(line)
 
 
+def test_x81_a_sub_process_that_is_too_deep_is_refused_with_the_setting() -> None:
+    within = tuple(range(11, 21))
+    assert begun_child(ancestors=within).process_definition_id == 3
+    parent = a_parent(ancestors=(10, *within), root_id=7)
+    found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=parent)
+    assert why(found) == (
+        "process definition 'flights' would run at level 11 of sub-processes below process"
+        " instance 7; master.sub_process_depth allows 10 levels"
+    )
+
+
 def test_a_definition_may_run_twice_in_a_tree_beside_itself() -> None:
     assert begun_child(ancestors=(8, 9)).process_definition_id == 3
 
