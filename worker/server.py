@@ -217,7 +217,8 @@ class WorkerServer:
             service.reach(lambda: schema.check_as_daemon(engine))
             groups = names_of(settings.groups)
             group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
-            store, cluster = PostgresTaskStore(engine), service.reach(lambda: cluster_token(engine))
+            store = PostgresTaskStore(engine, checks_creators=self._for_tenants)
+            cluster = service.reach(lambda: cluster_token(engine))
             registry = service.reach(
                 lambda: connect_registry(registry_config(config), clock=self._clock)
             )

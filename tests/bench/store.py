@@ -125,7 +125,9 @@ def fill(connection: Any) -> None:
 
 def _calls(made: Engine) -> tuple[Callable[[Sequence[int]], object], ...]:
     """Each takes some of the runs; they must be called for all runs in this order."""
-    tasks, runs = PostgresTaskStore(made), PostgresRunStore(made)
+    # The setting of a worker in mode `single`, which is the default.
+    tasks = PostgresTaskStore(made, checks_creators=False)
+    runs = PostgresRunStore(made)
 
     def claim(ids: Sequence[int]) -> None:
         won = tasks.claim(WORKER, ids, folders=FOLDERS, now=datetime.now(UTC))

@@ -481,7 +481,7 @@ def _worker(registry: Registry, db: Any, home: Path, clock: Clock) -> tuple[Work
         WorkerConfig(),
         clock=clock,
         registry=registry,
-        store=PostgresTaskStore(db),
+        store=PostgresTaskStore(db, checks_creators=False),
         make_attempts=make_attempts,
         folders=attempt_folders(home / "tasks"),
         heartbeat_text=lambda _: lambda: "",

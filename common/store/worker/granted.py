@@ -1,6 +1,6 @@
 """The shared objects that attempts may use, by the grants of their projects.
 
-The statement that claims an attempt checks its tenant and worker group; these conditions are
+A statement that claims attempts checks their tenants and worker groups; these conditions are
 columns of it. Data sources and environments are read right before an attempt starts, and only if
 its project may use them. Only `common.store.worker.tasks` uses this module.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, and_, case, select
+from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, and_, case, cast, null, select
 
 from common.model.grants import GrantedObject, GrantKind
 from common.store.grants import is_granted
@@ -29,6 +29,10 @@ GROUP_OF_ATTEMPT: Final = case(
     (task_instance.c.worker_group_id > 0, task_instance.c.worker_group_id),
     else_=process_instance.c.worker_group_id,
 )
+NOTHING_LACKED: Final = tuple(
+    cast(null(), Integer).label(name) for name in ("lacked_tenant", "lacked_group")
+)
+"""The columns of `lacked` for attempts that need no grant."""
 _WANTED: Final = unnested("wanted", project_id=Integer, number=BigInteger)
 _DATASOURCES: Final = (
     select(

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
-    Boolean,
     ColumnElement,
     DateTime,
     Double,
@@ -27,40 +26,27 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
-    cast,
     func,
-    or_,
     select,
     update,
 )
 from sqlalchemy.exc import DBAPIError
 
 from common.model.cluster import Node
-from common.model.command_param import CommandParam, ParamKey
+from common.model.command_param import CommandParam
 from common.model.failures import FailureReason
-from common.model.grants import GrantKind
 from common.model.offers import Offer
 from common.model.spark import SparkFacts
 from common.model.states import (
-    LIVE_PROCESS_STATES,
     TaskState,
     TimeoutStrategy,
 )
 from common.model.workers import WorkerMode, mode_of
 from common.store.alerts import alert_of_timed_out_attempts
-from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
 from common.store.project_slots import projects_of_attempts, several_projects
-from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
-    WORKERLESS_TASK_TYPES,
-    process_definition,
-    process_instance,
-    queue,
     task_instance,
-    tenant,
-    user,
 )
 from common.store.transaction import (
     AnyRow,
@@ -73,13 +59,12 @@ from common.store.transaction import (
     transaction,
     unnested,
 )
+from common.store.worker.claims import ClaimStatements, named_in
 from common.store.worker.given_up import hand_back
 from common.store.worker.granted import (
-    GROUP_OF_ATTEMPT,
     datasources,
     environments,
     lacked,
-    unless_granted,
 )
 from common.store.worker.kept_files import existing_runs, succeeded_attempts
 from common.store.worker.log_tails import keep_tails, log_places
@@ -110,146 +95,13 @@ from common.store.worker.task_facts import (
 )
 from common.store.worker_modes import present_modes
 
-_OWN_TENANT: Final = tenant.alias("own_tenant")
-_CREATOR: Final = user.alias("creator")
-_CREATORS_TENANT: Final = tenant.alias("creators_tenant")
-_EXECUTOR: Final = user.alias("executor")
-
-
-def _of_tenant(column: str) -> ColumnElement[Any]:
-    """Select a column of the run's tenant: its own, else the creator's (contract §6.3)."""
-    return case(
-        (process_definition.c.id.is_(None), None),
-        (_OWN_TENANT.c.id.is_not(None), _OWN_TENANT.c[column]),
-        else_=_CREATORS_TENANT.c[column],
-    )
-
-
-def _named_in(state: TaskState) -> ColumnElement[bool]:
-    """Return the condition that a row is in a state, for rows that are named by their ids.
-
-    Not by the bare column: an index of all rows in some states must not look the better way to a
-    plan that was made while the table was small.
-    """
-    return task_instance.c.state + 0 == int(state)
-
-
-_GROUP: Final = func.greatest(task_instance.c.worker_group_id, process_instance.c.worker_group_id)
-"""Greater than 0 if the attempt is bound to a worker group."""
-
-# A row that is locked elsewhere is being claimed or withdrawn: there is nothing to wait for.
-_CLAIMABLE: Final = (
-    select(
-        task_instance.c.id,
-        task_instance.c.process_instance_id,
-        task_instance.c.process_definition_id,
-        process_instance.c.name.label("process_name"),
-        task_instance.c.name,
-        task_instance.c.attempt,
-        task_instance.c.task_type,
-        task_instance.c.task_json,
-        task_instance.c.submit_time,
-        task_instance.c.input_pool,
-        task_instance.c.timeout_seconds,
-        task_instance.c.timeout_strategy,
-        task_instance.c.memory_factor,
-        # Mostly there are none, and then the text, which may be long, need not travel.
-        case(
-            (
-                or_(
-                    process_instance.c.command_param.contains(f'"{ParamKey.START_PARAMS}"'),
-                    process_instance.c.command_param.contains(f'"{ParamKey.ENVIRONMENT_CODE}"'),
-                ),
-                process_instance.c.command_param,
-            ),
-            else_=None,
-        ).label("command_param"),
-        process_instance.c.global_params,
-        MOMENT.label("moment"),
-        IS_COMPLEMENT.label("complement"),
-        process_instance.c.timezone_id,
-        _of_tenant("tenant_code").label("tenant_code"),
-        # The executing user's own queue goes before the tenant's (contract §6.2).
-        func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
-        process_instance.c.executor_id,
-        process_definition.c.project_id,
-        _OWN_TENANT.c.id.is_not(None).label("names_tenant"),
-        # A grant may be revoked after the attempt was submitted.
-        unless_granted(GrantKind.TENANT, _of_tenant("id")).label("lacked_tenant"),
-        unless_granted(GrantKind.WORKER_GROUP, GROUP_OF_ATTEMPT).label("lacked_group"),
-    )
-    .join_from(
-        task_instance,
-        process_instance,
-        process_instance.c.id == task_instance.c.process_instance_id,
-    )
-    .outerjoin(
-        process_definition, process_definition.c.id == process_instance.c.process_definition_id
-    )
-    .outerjoin(_OWN_TENANT, _OWN_TENANT.c.id == process_instance.c.tenant_id)
-    .outerjoin(_CREATOR, _CREATOR.c.id == process_definition.c.user_id)
-    .outerjoin(_CREATORS_TENANT, _CREATORS_TENANT.c.id == _CREATOR.c.tenant_id)
-    .outerjoin(_EXECUTOR, _EXECUTOR.c.id == process_instance.c.executor_id)
-    .outerjoin(queue, queue.c.id == _of_tenant("queue_id"))
-    .where(task_instance.c.id == any_of("ids"))
-    .where(_named_in(TaskState.SUBMITTED))
-    .where(task_instance.c.flag + 0 == 1)
-    .where(task_instance.c.wanted_state.is_(None))
-    .where(task_instance.c.task_type.not_in(WORKERLESS_TASK_TYPES))
-    # One for which a worker was chosen is that one's, and nobody's before.
-    .where(or_(task_instance.c.host.is_(None), task_instance.c.host == bindparam("worker_host")))
-    .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
-    # The name of a queue entry tells whose it is, and only masters write that.
-    .where(
-        or_(
-            cast(bindparam("queued"), Boolean),
-            _GROUP <= 0,
-        )
-    )
-    # This covers the queue, hints, and a choice from before the worker was reserved.
-    .where(or_(cast(bindparam("takes_any"), Boolean), _GROUP > 0))
-    .with_for_update(of=task_instance, key_share=True, skip_locked=True)
-)
-
-_CLAIMABLE_ROWS: Final = _CLAIMABLE.cte("claimable")
-_PLACE: Final = func.concat(
-    _CLAIMABLE_ROWS.c.process_definition_id,
-    "/",
-    _CLAIMABLE_ROWS.c.process_instance_id,
-    "/",
-    _CLAIMABLE_ROWS.c.id,
-)
-_CLAIMED_ROWS: Final = (
-    update(task_instance)
-    .where(task_instance.c.id == _CLAIMABLE_ROWS.c.id)
-    .where(_named_in(TaskState.SUBMITTED))
-    .values(
-        state=int(TaskState.RUNNING),
-        host=bindparam("worker_host"),
-        worker_incarnation=bindparam("incarnation"),
-        start_time=bindparam("now"),
-        # As `AttemptFolders.paths` gives them.
-        execute_path=func.concat(cast(bindparam("work"), Text), "/", _PLACE),
-        log_path=func.concat(cast(bindparam("logs"), Text), "/", _PLACE, ".log"),
-    )
-    .returning(task_instance.c.id, task_instance.c.execute_path, task_instance.c.log_path)
-    .cte("claimed")
-)
-# One statement, hence one transaction: what it answers is what it changed.
-_CLAIM: Final = FixedStatement(
-    select(_CLAIMABLE_ROWS, _CLAIMED_ROWS.c.execute_path, _CLAIMED_ROWS.c.log_path).join_from(
-        _CLAIMABLE_ROWS, _CLAIMED_ROWS, _CLAIMED_ROWS.c.id == _CLAIMABLE_ROWS.c.id
-    ),
-    prepared=True,
-)
-
 _IS_HOLDER: Final = and_(
     task_instance.c.host == bindparam("worker_host"),
     task_instance.c.worker_incarnation == bindparam("incarnation"),
 )
 _IS_HELD: Final = and_(task_instance.c.state == TaskState.RUNNING, _IS_HOLDER)
 # The same of rows that are named by their ids.
-_NAMED_IS_HELD: Final = and_(_named_in(TaskState.RUNNING), _IS_HOLDER)
+_NAMED_IS_HELD: Final = and_(named_in(TaskState.RUNNING), _IS_HOLDER)
 
 _STARTED: Final = unnested("started", id=Integer, pid=Integer, start_time=Double)
 _NOTE_PROCESSES: Final = (
@@ -359,8 +211,13 @@ _KEPT: Final = (
 class PostgresTaskStore(TaskStore):
     """`TaskStore` on PostgreSQL."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, checks_creators: bool = True) -> None:
+        """`checks_creators`: claims also check the tenants that runs have from their creators.
+
+        These count only where tasks run as the accounts of tenants.
+        """
         self._engine = engine
+        self._claims = ClaimStatements(checks_creators=checks_creators)
 
     def claim(
         self,
@@ -385,7 +242,7 @@ class PostgresTaskStore(TaskStore):
             **_holder(node),
         }
         with single(self._engine) as db:
-            rows = {row.id: row for row in _CLAIM.rows(db, values)}
+            rows = {row.id: row for row in self._claims.rows(db, values)}
             later = [row.id for row in rows.values() if row.attempt > 1]
             # Of ended attempts, so that it need not be one statement with the claim, which each
             # first attempt would pay for.
