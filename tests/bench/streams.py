@@ -129,7 +129,7 @@ def _of_parser(spark: SparkSession, runs: int) -> Figure:
         name="streams.pattern_of_parser",
         unit="x",
         values=tuple(ratios[1:]),
-        target=Target(limit=1.3),
+        target=Target(limit=2),
     )
 
 
