@@ -20,6 +20,7 @@ from operations.definition_document import (
     objects_of,
 )
 from operations.findings import Finding, Severity
+from operations.lint_children import children_warnings
 from operations.lint_scripts import splicing_warnings
 from operations.lint_texts import text_warnings
 from operations.task_params import spec_of
@@ -47,6 +48,7 @@ def lint_warnings(
     yield from text_warnings(document, inherited)
     yield from _file_parameters(document)
     yield from splicing_warnings(document)
+    yield from children_warnings(document)
     for task, where, target, item in dependent_items(document):
         if target == name and item.get("dateValue") in PRESENT and asks_for_all(item):
             yield _warning(

@@ -7,7 +7,7 @@ Users read this before they restart a run with the latest version. The master ap
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from common.dag import select
@@ -46,6 +46,10 @@ class RunAndLatest:
     kept: tuple[str, ...]
     runs: tuple[str, ...]
     removed: tuple[str, ...]
+
+    def with_all_tasks(self) -> RunAndLatest:
+        """Return the same for a rerun of all tasks, which keeps no result."""
+        return replace(self, kept=(), runs=(*self.kept, *self.runs))
 
 
 @operation

@@ -108,6 +108,9 @@ class Run:
     business_time: datetime | None = None
     """Its moment where that differs from its schedule time (`common.business_dates`)."""
     timezone_id: str | None = None
+    version: int | None = None
+    latest_version: int | None = None
+    """The latest version of its definition; None if the definition was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

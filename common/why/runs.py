@@ -31,7 +31,7 @@ def ended_run_cause(
     elif state is ProcessState.SUCCESS:
         later = "nothing: it is done"
     else:
-        later = f"nothing before somebody asks: orcaflow instance recover {run.id}"
+        later = f"nothing before somebody asks: orcaflow instance recover {run.id}{_newer(run)}"
     return Cause(
         cause=CauseKind.ENDED,
         subject=subject,
@@ -39,6 +39,16 @@ def ended_run_cause(
         since=run.end_time,
         next=later,
         because=tuple(because),
+    )
+
+
+def _newer(run: Run) -> str:
+    """Name the later version of the definition, which may contain the correction."""
+    if not (run.latest_version or 0) > (run.version or 0) > 0:
+        return ""
+    return (
+        f"; it has version {run.version} of its definition, and with --with-version latest it takes"
+        f" version {run.latest_version}"
     )
 
 

@@ -227,11 +227,13 @@ def test_a_restart_says_which_version_it_runs_and_that_a_later_one_exists(
 
 
 def test_the_latest_version_is_taken_after_its_difference_is_printed(cli: Cli, db: Engine) -> None:
-    for verb, state in (
-        ("recover", ProcessState.FAILURE),
-        ("rerun --failed", ProcessState.FAILURE),
-        ("rerun", ProcessState.FAILURE),
-        ("resume", ProcessState.STOP),
+    part, whole = ("a", "b"), ("none", "a, b")
+    for verb, state, (kept, runs) in (
+        ("recover", ProcessState.FAILURE, part),
+        ("rerun --failed", ProcessState.FAILURE, part),
+        ("rerun", ProcessState.FAILURE, whole),
+        ("rerun --all", ProcessState.SUCCESS, whole),
+        ("resume", ProcessState.STOP, part),
     ):
         with db.begin() as connection:
             connection.execute(command.delete())
@@ -242,7 +244,7 @@ def test_the_latest_version_is_taken_after_its_difference_is_printed(cli: Cli, d
         code, out, err = cli("instance", *verb.split(), run, "--with-version", "latest")
         assert code == 0, err
         assert "version 1 → 3" in out
-        assert "results that stay: a\ntasks that run: b" in out
+        assert f"results that stay: {kept}\ntasks that run: {runs}" in out
         assert f"instance {run} runs version 3 of its definition\n" in err
         assert commands(db)[-1][1] == {"ProcessInstanceId": run, "definitionVersion": "latest"}
     assert cli("instance", "recover", run, "--with-version", "3")[0] == 2

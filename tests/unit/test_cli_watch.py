@@ -145,6 +145,13 @@ def test_a_failure_without_its_log_still_reports_its_reason(tmp_path: Path) -> N
     assert "no worker has started it" in told
 
 
+def test_a_failed_control_task_points_to_its_decision(tmp_path: Path) -> None:
+    failed = an_attempt("a", TaskState.FAILURE, reason="run 3 failed", task_type="DEPENDENT")
+    sight = a_sight(failed, state=ProcessState.FAILURE, end_time=LATER)
+    told = list(failures(sight, last_lines=here(tmp_path)))
+    assert told[-2:] == ["  run 3 failed", f"  the decision: orcaflow task log {failed.id}"]
+
+
 def test_a_success_has_no_failures_to_report(tmp_path: Path) -> None:
     sight = a_sight(an_attempt("a", TaskState.SUCCESS), state=ProcessState.SUCCESS)
     assert list(failures(sight, last_lines=here(tmp_path))) == []

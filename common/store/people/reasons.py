@@ -19,6 +19,7 @@ from common.model.cluster import Node
 from common.model.control_types import MASTER_TASK_TYPES
 from common.model.retry_policy import reason_from
 from common.model.rights import Principal
+from common.model.run_names import version_in
 from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.spark import progress_from
 from common.model.states import (
@@ -213,6 +214,8 @@ def _runs(db: Connection, ids: Sequence[int]) -> dict[int, Run]:
             process_instance.c.name,
             process_instance.c.process_definition_id,
             process_definition.c.name.label("definition_name"),
+            process_definition.c.version.label("latest_version"),
+            process_instance.c.definition_version,
             process_instance.c.state,
             process_instance.c.start_time,
             process_instance.c.end_time,
@@ -306,6 +309,8 @@ def _run(
         schedule_time=row.schedule_time,
         business_time=row.business_time,
         timezone_id=row.timezone_id,
+        version=row.definition_version or version_in(row.name),
+        latest_version=row.latest_version,
     )
 
 

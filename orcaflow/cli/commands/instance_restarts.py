@@ -101,17 +101,14 @@ def rerun(
     """Run a process instance that has ended again: all of it, or with --failed what is not good.
 
     It stays the same instance, with its date. --failed keeps every success, and also runs what
-    never began. `--with-version latest` works as with `recover`. Exit code 4 if its state forbids
+    never began. `--with-version latest` works as with `recover`; it keeps results only with
+    --failed. Exit code 4 if its state forbids
     it, or it is being recovered already. Fields: command_id, instance (as in `list`), and with
     --wait tasks (as in `task list`).
     """
     kind = "START_FAILURE_TASK_PROCESS" if failed else "REPEAT_RUNNING"
-    _recover(
-        _putting(process_instance_id, kind, _latest(with_version, form, yes=yes)),
-        wait,
-        timeout,
-        form,
-    )
+    latest = _latest(with_version, form, yes=yes, runs_all=not failed)
+    _recover(_putting(process_instance_id, kind, latest), wait, timeout, form)
 
 
 def recover(
@@ -221,7 +218,7 @@ def _putting(
 
 
 def _latest(
-    with_version: str | None, form: Format, *, yes: bool
+    with_version: str | None, form: Format, *, yes: bool, runs_all: bool = False
 ) -> Callable[[Session, int], None] | None:
     """Return what shows the latest version before a run takes it; None to keep the run's copy."""
     from common.model.command_param import LATEST
@@ -238,7 +235,8 @@ def _latest(
         from operations.run_versions import compare_with_latest
         from orcaflow.cli.screens.difference import print_run_and_latest
 
-        print_run_and_latest(compare_with_latest(session, process_instance_id))
+        found = compare_with_latest(session, process_instance_id)
+        print_run_and_latest(found.with_all_tasks() if runs_all else found)
         if not yes and sys.stdin.isatty():
             typer.confirm("Take the latest version?", abort=True, err=True)
 

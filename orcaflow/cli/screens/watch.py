@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from common.clock import SystemClock
 from common.dag import Dag
 from common.errors import SchedulerError, ServiceUnreachableError
+from common.model.control_types import CONTROL_TYPES
 from common.model.states import ProcessState, TaskState
 from common.store.listen import Channel, Notification, read_task_report
 from operations.documents.applications import progress_of
@@ -103,6 +104,9 @@ def failures(
             yield f"  {escaped(task.reason)}"
         if place := where(task):
             yield f"  {place}"
+        if task.task_type in CONTROL_TYPES:
+            yield f"  the decision: orcaflow task log {task.id}"
+            continue
         try:
             lines = last_lines(task)
         except SchedulerError as error:
