@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from common.model.codes import code_in
 from common.model.depend_items import is_about_dataset
 from common.model.task_type import LOCAL_PARAMS
+from common.params import BUILT_IN_NAMES
 from common.params.scope import SYSTEM_NAMES
 
 if TYPE_CHECKING:
@@ -190,7 +192,7 @@ def declared_names(document: Mapping[str, Any]) -> tuple[str, ...]:
     items = list(objects_of(document.get("globalParams")))
     for node in nodes_of(document):
         items.extend(objects_of(object_of(node.get("params")).get(LOCAL_PARAMS.name)))
-    return (*(str(item.get("prop")) for item in items), *SYSTEM_NAMES)
+    return (*(str(item.get("prop")) for item in items), *SYSTEM_NAMES, *BUILT_IN_NAMES)
 
 
 def has_children(document: Mapping[str, Any]) -> bool:
@@ -261,17 +263,3 @@ def id_in(value: object) -> int | None:
         return None
     number = int(text)
     return number if 0 < number < 2**31 else None
-
-
-_CODE_DIGITS = re.compile(r"[0-9]{1,19}")
-
-
-def code_in(value: object) -> int | None:
-    """Return a number that can be a code of DolphinScheduler 2.x or 3.x: 64 bits, more than 0."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    if isinstance(value, int):
-        return value if 0 < value < 2**63 else None
-    text = value.strip()
-    number = int(text) if _CODE_DIGITS.fullmatch(text) else 0
-    return number if 0 < number < 2**63 else None

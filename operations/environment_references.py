@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from operations.definition_document import code_in, text_in
+from common.model.codes import code_in
+from operations.definition_document import text_in
 
 ENVIRONMENT_CODE: Final = "environmentCode"
 ENVIRONMENT_NAME: Final = "environmentName"

@@ -22,6 +22,7 @@ from common.environment_config import (
 )
 from common.errors import NotAllowedError, NotFoundError
 from common.masking import is_secret
+from common.model.codes import code_in
 from common.model.grants import GrantKind
 from common.model.rights import Principal
 from common.store.connect import Connection
@@ -31,7 +32,7 @@ from common.store.people.deletions import hold_commands
 from common.store.people.environments import EnvironmentView
 from common.store.people.rights import is_administrator
 from common.store.people.worker_groups import worker_group_names
-from operations.definition_document import code_in, name_of, nodes_of, object_of
+from operations.definition_document import name_of, nodes_of, object_of
 from operations.deleting import refuse
 from operations.environment_references import ENVIRONMENT_CODE
 from operations.errors import NameTakenError, UsageError

@@ -15,6 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from common.errors import NotAllowedError
+from common.model.codes import code_in
 from common.model.grants import GrantKind
 from common.model.reach import Target
 from common.model.rights import Principal
@@ -51,7 +52,6 @@ from operations.bindings import bound_ids
 from operations.definition_document import (
     DEPENDENT_TASK_CODE,
     asks_for_all,
-    code_in,
     name_of,
     nodes_of,
 )

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.errors import InvalidDefinitionError
+from common.model.codes import code_in
 from common.model.control_types import CONTROL_TYPES
 from common.model.definitions import MAX_NODES
 from common.model.states import ExecutionType, Priority
 from common.strict_json import strict_json
 from common.task_types import known_task_types
-from operations.definition_document import code_in
 from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.findings import Finding
 from operations.later_params import Notes, node_parts

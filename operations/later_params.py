@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.model.codes import code_in
 from common.model.task_type import is_absent
 from operations.definition_document import (
     CHILD_CODES,
     CHILD_ID,
     DEPENDENT_CODE,
     DEPENDENT_TASK_CODE,
-    code_in,
     listed,
     object_of,
 )

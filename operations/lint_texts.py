@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.model.task_type import LOCAL_PARAMS, TaskTypeSpec
-from common.params import NAME_REFERENCE
+from common.model.task_type import LOCAL_PARAMS, TaskKind, TaskTypeSpec
+from common.params import BUILT_IN_NAMES, NAME_REFERENCE
 from common.params.placeholders import unread_forms
 from common.params.scope import SYSTEM_NAMES
 from operations.definition_document import (
@@ -43,7 +43,7 @@ class _Text:
     """A text with its place; `is_script` if its language has variables.
 
     Without a parameter the task fails by a `!{name}` in it if `is_named`, and by a `${name}` if
-    `needs_values`.
+    `needs_values`. A text of which `is_for_master` is read without the names of an attempt.
     """
 
     key: str
@@ -51,6 +51,7 @@ class _Text:
     is_script: bool = False
     is_named: bool = False
     needs_values: bool = False
+    is_for_master: bool = False
 
 
 def text_warnings(
@@ -77,19 +78,23 @@ def _texts_of(node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[_Text]:
                 is_named=is_named,
                 needs_values=is_named and spec.needs_values,
             )
-    yield from _values(params.get(LOCAL_PARAMS.name), f"params.{LOCAL_PARAMS.name}")
+    yield from _values(
+        params.get(LOCAL_PARAMS.name),
+        f"params.{LOCAL_PARAMS.name}",
+        is_for_master=spec.kind is TaskKind.CONTROL,
+    )
     if "switchResult" in spec.node_keys:
         result = object_of(node.get("switchResult"))
         for index, case in enumerate(objects_of(result.get("dependTaskList"))):
             key = f"switchResult.dependTaskList[{index}].condition"
-            yield _Text(key, str(case.get("condition") or ""))
+            yield _Text(key, str(case.get("condition") or ""), is_for_master=True)
 
 
-def _values(parameters: object, place: str) -> Iterator[_Text]:
+def _values(parameters: object, place: str, *, is_for_master: bool = False) -> Iterator[_Text]:
     for index, item in enumerate(objects_of(parameters)):
         value = item.get("value")
         if isinstance(value, str) and item.get("direct") != "OUT":
-            yield _Text(f"{place}[{index}].value", value)
+            yield _Text(f"{place}[{index}].value", value, is_for_master=is_for_master)
 
 
 def _of_texts(
@@ -98,8 +103,10 @@ def _of_texts(
     for each in texts:
         for name in dict.fromkeys(_REFERENCE.findall(each.text)):
             is_known = declared is None or name in declared
+            if name in BUILT_IN_NAMES:
+                is_known = not each.is_for_master
             if not is_known and not (each.is_script and _is_of_script(name, each.text)):
-                yield _unknown(task, each.key, name, fails=each.needs_values)
+                yield _unknown(task, each, name)
         for name in dict.fromkeys(NAME_REFERENCE.findall(each.text) if each.is_named else ()):
             if declared is not None and name not in declared:
                 yield _undeclared(task, each.key, name, f"!{{{name}}}", fails=True)
@@ -107,13 +114,14 @@ def _of_texts(
             yield _warning(task, each.key, f"$[{form:.80}] {fault[0]}", fault[1])
 
 
-def _unknown(task: str | None, key: str, name: str, *, fails: bool) -> Finding:
+def _unknown(task: str | None, text: _Text, name: str) -> Finding:
     if name.startswith("system."):
-        known = ", ".join(SYSTEM_NAMES)
-        consequence = "the task fails" if fails else "it stays as it is written"
-        problem = f"${{{name}}} is not a parameter of the system: {consequence}"
-        return _warning(task, key, problem, f"there are {known}")
-    return _undeclared(task, key, name, f"${{{name}}}", fails=fails)
+        known = ", ".join(SYSTEM_NAMES if text.is_for_master else (*SYSTEM_NAMES, *BUILT_IN_NAMES))
+        consequence = "the task fails" if text.needs_values else "it stays as it is written"
+        where = " in a task that a master decides" if name in BUILT_IN_NAMES else ""
+        problem = f"${{{name}}} is not a parameter of the system{where}: {consequence}"
+        return _warning(task, text.key, problem, f"there are {known}")
+    return _undeclared(task, text.key, name, f"${{{name}}}", fails=text.needs_values)
 
 
 def _undeclared(task: str | None, key: str, name: str, shown: str, *, fails: bool) -> Finding:

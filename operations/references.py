@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from common.model.codes import code_in
 from common.model.datasource_references import SparkSource, replace_sources, spark_sources
 from common.model.reach import Target
 from common.model.task_type import DatasourceUse
@@ -23,7 +24,6 @@ from operations.definition_document import (
     DEPENDENT_TASK_CODE,
     PROJECT_KEYS,
     DefinitionReference,
-    code_in,
     definition_references,
     depend_items,
     id_in,

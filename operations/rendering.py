@@ -49,7 +49,7 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
     zone = _zone(document, config)
     moment = document.moment or now
     params = _params(document.task_json)
-    system = system_parameters(moment=moment, zone=zone)
+    system = system_parameters(moment=moment, zone=zone, built_ins=document.built_ins)
     global_properties = parse_properties(document.global_params or None)
     local_properties = parse_properties(params.get("localParams") or None)
     pool = parse_properties(document.input_pool or None)

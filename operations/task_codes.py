@@ -6,15 +6,14 @@ id and the task's name, so that it stays the same as long as these do.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from operations.definition_document import code_in, name_of, nodes_of, object_of
+from common.model.codes import code_in, task_code
+from operations.definition_document import name_of, nodes_of, object_of
 
-_OUR_CODES: Final = 2**52
 _CODE_BITS: Final = 52
 _FIRST_CODE: Final = 2**40
 
@@ -30,13 +29,6 @@ class Graph:
         """Return the names of tasks by their codes; an unknown code stands for itself."""
         names = {code: name for name, code in self.codes.items()}
         return [names.get(each, str(each)) for each in codes]
-
-
-def task_code(definition_id: int, name: str) -> int:
-    """Return the code of a task that has none of its own: a number that JavaScript can hold."""
-    said = f"{definition_id}/{name}".encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(said, digest_size=6).digest()
-    return _OUR_CODES + int.from_bytes(digest, "big")
 
 
 def new_code() -> int:

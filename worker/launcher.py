@@ -46,6 +46,7 @@ from worker.launching.base import (
     TaskParameterError,
     TaskSettings,
     TaskTypes,
+    built_ins,
     environment_code,
     find_program,
     read_memory_max,
@@ -142,7 +143,7 @@ class Launcher:
         parameters = effective_parameters(
             global_properties,
             local_properties,
-            system=_system_parameters(moment.astimezone(UTC), zone),
+            system={**built_ins(task), **_system_parameters(moment.astimezone(UTC), zone)},
             moment=moment,
             zone=zone,
             pool=pool,

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from operations.definition_document import CHILD_ID, code_in, id_in, listed, object_of, type_of
+from common.model.codes import code_in
+from operations.definition_document import CHILD_ID, id_in, listed, object_of, type_of
 from operations.environment_references import ENVIRONMENT_CODE
 from operations.task_codes import Graph
 

@@ -11,6 +11,7 @@ from api.dolphinscheduler.definitions import dag
 from api.dolphinscheduler.envelope import RefusedError, Status, moment, page, span
 from api.dolphinscheduler.runs import COMPLEMENTS
 from api.dolphinscheduler.table import Row
+from common.model.codes import task_code
 from common.model.command_param import ParamKey
 from common.model.rights import Action
 from common.model.states import FailureStrategy, Priority
@@ -24,7 +25,6 @@ from operations.documents.instances import masked_parameters
 from operations.errors import UsageError
 from operations.instances import child_of, family_of, find_instance, instance_detail
 from operations.projects import check_in, definition_in
-from operations.task_codes import task_code
 from operations.tasks import find_task, list_tasks
 
 _MOST_ATTEMPTS: Final = 10_000

@@ -12,7 +12,7 @@ Of parameters with the same name the one further down counts:
 
 | from weak to strong | where it comes from | worked out by |
 |---|---|---|
-| built-in | `system.biz.date`, `system.biz.curdate`, `system.datetime` | worker |
+| built-in | the run's dates (`SYSTEM_NAMES`) and names (`BUILT_IN_NAMES`) | worker |
 | global | `globalParams` of the definition | master, once a run |
 | pool | OUT parameters of tasks upstream, of equal ones the latest | who put it out |
 | local | `localParams` with `direct` IN | worker, for each attempt |
@@ -22,6 +22,7 @@ A local IN with an empty value takes the pool's value, if the pool has that name
 read: it names a value that the task puts out, and hides nothing.
 """
 
+from common.params.built_ins import BUILT_IN_NAMES, Origin, built_in_parameters
 from common.params.errors import CircularParameterError, ParameterError, ParameterLimitError
 from common.params.moments import format_moment, parse_moment
 from common.params.placeholders import replace_placeholders, with_some_date
@@ -44,8 +45,11 @@ from common.params.scope import (
 from common.params.variables import Variables, safe_way, variable_of, variables_of
 
 __all__ = [
+    "BUILT_IN_NAMES",
     "CircularParameterError",
     "NAME_REFERENCE",
+    "Origin",
+    "built_in_parameters",
     "DataType",
     "Direct",
     "ParameterError",

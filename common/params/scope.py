@@ -23,7 +23,7 @@ BIZ_DATE: Final = "system.biz.date"
 BIZ_CURDATE: Final = "system.biz.curdate"
 DATETIME: Final = "system.datetime"
 SYSTEM_NAMES: Final = (BIZ_DATE, BIZ_CURDATE, DATETIME)
-"""The parameters that every run has."""
+"""The dates that every run has."""
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -31,7 +31,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 def system_parameters(
     *, moment: datetime, zone: ZoneInfo, built_ins: Mapping[str, str] = _NONE
 ) -> dict[str, str]:
-    """The parameters that every run has; `built_ins` adds what the caller knows (names, ids).
+    """The dates that every run has; `built_ins` adds names and ids (`common.params.built_ins`).
 
     `moment` is the run's (`common.business_dates`); the business date is the day before.
     """

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.model.codes import code_in
 from common.py4j.wire import Thing
-from operations.definition_document import DEPENDENT_TASK_CODE, code_in, objects_of
+from operations.definition_document import DEPENDENT_TASK_CODE, objects_of
 from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.python_gateway.submissions import (
     Submission,

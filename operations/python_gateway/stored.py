@@ -19,6 +19,7 @@ from typing import Any, Final
 from common.clock import SystemClock
 from common.errors import InvalidDefinitionError, NotFoundError
 from common.folders import USERS
+from common.model.codes import code_in
 from common.model.rights import Action
 from common.model.states import ReleaseState, WarningType
 from common.py4j.wire import Thing
@@ -28,7 +29,7 @@ from common.store.people.schedule_views import ScheduleView
 from operations import numbered_pages, scheduling
 from operations.datasource_params import TYPES
 from operations.datasources import list_datasources
-from operations.definition_document import DEPENDENT_CODE, DEPENDENT_TASK_CODE, code_in
+from operations.definition_document import DEPENDENT_CODE, DEPENDENT_TASK_CODE
 from operations.definition_files import DefinitionDocument, read_definition_files
 from operations.definitions import definition_page, definition_with_code, import_definitions
 from operations.environments import environment_given

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.errors import InvalidDefinitionError
+from common.model.codes import code_in
 from common.strict_json import strict_json
 from operations.definition_document import (
     DEPENDENT_CODE,
     DEPENDENT_TASK_CODE,
-    code_in,
     listed,
     object_of,
     objects_of,

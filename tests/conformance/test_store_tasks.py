@@ -17,6 +17,7 @@ from common.model.states import (
     TimeoutStrategy,
 )
 from common.model.worker_needs import UNASSIGNED
+from common.params import Origin
 from common.store import tables as t
 from common.store.listen import read_task_report
 from common.store.worker.ports import ClaimedTask, DataSource, Environment, ReportRefusedError
@@ -385,6 +386,18 @@ def test_a_claim_tells_the_tenant_and_the_group_that_the_project_may_not_use(
     db.revoke(GrantKind.WORKER_GROUP, group)
     # The claim checks grants again: a grant can be revoked after an attempt was submitted.
     assert claimed("b").lacks == ((GrantKind.TENANT, tenant), (GrantKind.WORKER_GROUP, group))
+
+
+def test_a_claim_names_the_definition_and_the_project_of_its_run(db: Tables) -> None:
+    definition = a_definition(db, name="trips")
+    owned = a_run(db, process_definition_id=definition)
+    (found,) = db.tasks.claim(WORKER, submit(db, owned, "a"), folders=FOLDERS, now=NOON)
+    assert found.origin == Origin(
+        definition_name="trips",
+        definition_code=definition,
+        project_name="default",
+        project_code=1,
+    )
 
 
 def test_a_claim_tells_that_the_creator_s_tenant_is_not_granted(db: Tables) -> None:

@@ -44,7 +44,7 @@ BUDGET: Mapping[str, tuple[int, int, int]] = {
     "master: zookeeper_bytes": (0, 2164, 5570),
     "master: zookeeper_reads": (0, 0, 0),
     "master: zookeeper_writes": (0, 1, 5),
-    "worker: bytes_received": (18650, 23816, 52246),
+    "worker: bytes_received": (19730, 25850, 56836),
     "worker: bytes_sent": (10630, 4651, 8775),
     "worker: notifications": (10, 2, 0),
     "worker: processes": (10, 22, 50),

@@ -84,6 +84,23 @@ def test_a_system_parameter_is_known_by_its_whole_name() -> None:
     assert "there are system.biz.date," in warning
 
 
+def test_the_names_of_an_attempt_are_known_where_a_worker_reads_them() -> None:
+    name = "${system.workflow.definition.name}"
+    given = [{"prop": "which", "direct": "IN", "value": name}]
+    assert warned(script(f"echo {name}", localParams=given)) == []
+    choice = {"dependTaskList": [{"condition": f"{name} == 'x'", "nextNode": "a"}], "nextNode": "a"}
+    found = warned(
+        a_task("s", type="SWITCH", params={}, switchResult=choice),
+        a_child("c", processDefinitionName="x", localParams=given),
+        script("true"),
+    )
+    assert [each.partition(" is not ")[0] for each in found] == [
+        f"task 's', switchResult.dependTaskList[0].condition: {name}",
+        f"task 'c', params.localParams[0].value: {name}",
+    ]
+    assert "in a task that a master decides: it stays as it is written" in found[0]
+
+
 @pytest.mark.parametrize(
     ("form", "problem"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from common.datasource_keys import DatasourceKeys
 from common.errors import SchedulerError
+from common.model.codes import task_code
 from common.parameter_keys import ParameterKeys
+from common.params import BUILT_IN_NAMES, Origin
 from common.store.worker.ports import Environment
 from tests.unit.preparing import prepared
 from worker.launcher import seen_by_tasks
@@ -104,6 +107,39 @@ def test_t45_business_dates_are_those_of_the_run_s_zone(tmp_path: Path, compleme
         complement=complement,
     )
     assert Path(made.argv[1]).read_text() == "20191102 20191103 20191103233000"
+
+
+ORIGIN = Origin(definition_name="daily", definition_code=9, project_name="sales", project_code=7)
+
+
+def test_a_script_finds_the_names_and_ids_of_its_attempt(tmp_path: Path) -> None:
+    script = "\n".join(f"{name} ${{{name}}}" for name in BUILT_IN_NAMES)
+    made = prepared(tmp_path, "SHELL", {"rawScript": script}, origin=ORIGIN)
+    assert Path(made.argv[1]).read_text().splitlines() == [
+        "system.task.instance.id 3",
+        f"system.task.execute.path {tmp_path}/tasks/1/2/3",
+        "system.task.definition.name load",
+        f"system.task.definition.code {task_code(1, 'load')}",
+        "system.workflow.instance.id 2",
+        "system.workflow.definition.name daily",
+        "system.workflow.definition.code 9",
+        "system.project.name sales",
+        "system.project.code 7",
+    ]
+    assert made.environment["system_project_name"] == "sales"
+    assert "sales" not in made.header
+
+
+def test_an_imported_task_keeps_its_code_and_parameters_may_name_it(tmp_path: Path) -> None:
+    given = [{"prop": "me", "direct": "IN", "value": "n${system.task.definition.code}"}]
+    node = {"code": "140000000000001", "params": {"rawScript": "${me}", "localParams": given}}
+    made = prepared(tmp_path, "SHELL", {}, task_json=json.dumps(node))
+    assert Path(made.argv[1]).read_text() == "n140000000000001"
+
+
+def test_names_of_a_deleted_definition_stay_as_they_are_written(tmp_path: Path) -> None:
+    made = prepared(tmp_path, "SHELL", {"rawScript": "${system.project.name}"})
+    assert Path(made.argv[1]).read_text() == "${system.project.name}"
 
 
 def test_a_parameter_and_the_script_text_of_a_complement_give_the_same_day(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 from common.errors import SchedulerError
 from common.folders import USERS
 from common.masking import printable, secrets_in
+from common.model.codes import code_of_node, task_code
 from common.model.failures import FailureReason
 from common.model.grants import GrantKind, cure, missing
 from common.model.task_type import (
@@ -42,6 +43,7 @@ from common.params import (
     DataType,
     Direct,
     Property,
+    built_in_parameters,
     references_in,
     replace_placeholders,
     safe_way,
@@ -354,6 +356,19 @@ def read_memory_max(task: ClaimedTask) -> int:
         return max(0, int(str(value).strip() or 0)) if value is not None else 0
     except ValueError:
         raise TaskParameterError("memoryMax must be a whole number of megabytes") from None
+
+
+def built_ins(task: ClaimedTask) -> dict[str, str]:
+    """Return the system parameters that name an attempt, its run, definition and project."""
+    code = code_of_node(task.task_json) or task_code(task.process_definition_id, task.name)
+    return built_in_parameters(
+        task.origin,
+        process_instance_id=task.process_instance_id,
+        task_instance_id=task.id,
+        task_name=task.name,
+        task_code=code,
+        folder=task.execute_path,
+    )
 
 
 def environment_code(task: ClaimedTask) -> int | None:

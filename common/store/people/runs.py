@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection, func, select, update
 
+from common.model.codes import code_of_node, task_code
 from common.model.states import TERMINAL_PROCESS_CODES, ProcessState, TaskState
+from common.params.built_ins import built_in_parameters
 from common.store.business_times import MOMENT
-from common.store.tables import process_instance, task_instance, task_log_tail
+from common.store.origins import ORIGIN, origin_of
+from common.store.tables import (
+    process_definition,
+    process_instance,
+    project,
+    task_instance,
+    task_log_tail,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +43,8 @@ class TaskDocument:
     var_pool: str | None
     command_param: str | None
     timezone_id: str | None = None
+    built_ins: Mapping[str, str] = field(default_factory=dict)
+    """The system parameters that name the attempt, its run, its definition and its project."""
 
 
 def run_shape(db: Connection, process_instance_id: int) -> RunShape | None:
@@ -64,12 +76,21 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
             process_instance.c.global_params,
             MOMENT.label("moment"),
             process_instance.c.timezone_id,
+            task_instance.c.process_instance_id,
+            task_instance.c.process_definition_id,
+            task_instance.c.name,
+            task_instance.c.execute_path,
+            ORIGIN,
         )
         .join_from(
             task_instance,
             process_instance,
             process_instance.c.id == task_instance.c.process_instance_id,
         )
+        .outerjoin(
+            process_definition, process_definition.c.id == process_instance.c.process_definition_id
+        )
+        .outerjoin(project, project.c.id == process_definition.c.project_id)
         .where(task_instance.c.id == task_instance_id)
     ).first()
     if found is None:
@@ -82,6 +103,15 @@ def task_document(db: Connection, task_instance_id: int) -> TaskDocument | None:
         var_pool=found.var_pool,
         command_param=found.command_param,
         timezone_id=found.timezone_id,
+        built_ins=built_in_parameters(
+            origin_of(found.origin),
+            process_instance_id=found.process_instance_id,
+            task_instance_id=task_instance_id,
+            task_name=found.name,
+            task_code=code_of_node(found.task_json)
+            or task_code(found.process_definition_id, found.name),
+            folder=found.execute_path or "",
+        ),
     )
 
 

@@ -30,11 +30,13 @@ from common.model.grants import GrantKind
 from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.store.business_times import MOMENT
 from common.store.fixed_statement import FixedStatement
+from common.store.origins import ORIGIN
 from common.store.queue_entries import IS_COMPLEMENT
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
     process_definition,
     process_instance,
+    project,
     queue,
     task_instance,
     tenant,
@@ -108,6 +110,7 @@ _CLAIMABLE: Final = (
         func.coalesce(func.nullif(_EXECUTOR.c.queue, ""), queue.c.queue).label("queue"),
         process_instance.c.executor_id,
         process_definition.c.project_id,
+        ORIGIN,
         _OWN_TENANT.c.id.is_not(None).label("names_tenant"),
     )
     .join_from(
@@ -118,6 +121,7 @@ _CLAIMABLE: Final = (
     .outerjoin(
         process_definition, process_definition.c.id == process_instance.c.process_definition_id
     )
+    .outerjoin(project, project.c.id == process_definition.c.project_id)
     .outerjoin(_OWN_TENANT, _OWN_TENANT.c.id == process_instance.c.tenant_id)
     .outerjoin(_CREATOR, _CREATOR.c.id == process_definition.c.user_id)
     .outerjoin(_CREATORS_TENANT, _CREATORS_TENANT.c.id == _CREATOR.c.tenant_id)

@@ -23,6 +23,7 @@ from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.model.workers import WorkerMode
+from common.params.built_ins import Origin
 
 Wanted: TypeAlias = tuple[int, int]
 """A project and the number of an object that one of its tasks names."""
@@ -102,6 +103,8 @@ class ClaimedTask:
     """The tenant and the worker group of the attempt that its project may not use."""
     names_tenant: bool = False
     """True if the run names a tenant; else it has the tenant of its creator."""
+    origin: Origin = field(default_factory=Origin)
+    """The names and codes of its definition and its project."""
 
 
 class ReportRefusedError(SchedulerError):

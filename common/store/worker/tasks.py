@@ -44,6 +44,7 @@ from common.model.states import (
 from common.model.workers import WorkerMode, mode_of
 from common.store.alerts import alert_of_timed_out_attempts
 from common.store.fixed_statement import FixedStatement
+from common.store.origins import origin_of
 from common.store.project_slots import projects_of_attempts, several_projects
 from common.store.tables import (
     task_instance,
@@ -440,6 +441,7 @@ def _claimed(row: AnyRow, now: datetime, earlier: Earlier | None) -> ClaimedTask
         project_id=row.project_id or 0,
         lacks=lacked(row.lacked_tenant, row.lacked_group),
         names_tenant=row.names_tenant,
+        origin=origin_of(row.origin),
     )
 
 

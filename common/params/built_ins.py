@@ -1,0 +1,65 @@
+"""The system parameters that name an attempt, its run, its definition and its project.
+
+DolphinScheduler 3.x has the same names. The other system parameters are the run's dates
+(`common.params.scope`). A control task has only the dates, because no attempt at it is claimed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+TASK_ID: Final = "system.task.instance.id"
+TASK_FOLDER: Final = "system.task.execute.path"
+TASK_NAME: Final = "system.task.definition.name"
+TASK_CODE: Final = "system.task.definition.code"
+RUN_ID: Final = "system.workflow.instance.id"
+DEFINITION_NAME: Final = "system.workflow.definition.name"
+DEFINITION_CODE: Final = "system.workflow.definition.code"
+PROJECT_NAME: Final = "system.project.name"
+PROJECT_CODE: Final = "system.project.code"
+BUILT_IN_NAMES: Final = (
+    TASK_ID,
+    TASK_FOLDER,
+    TASK_NAME,
+    TASK_CODE,
+    RUN_ID,
+    DEFINITION_NAME,
+    DEFINITION_CODE,
+    PROJECT_NAME,
+    PROJECT_CODE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The definition and the project of a run. Fields of deleted ones are empty."""
+
+    definition_name: str = ""
+    definition_code: int = 0
+    project_name: str = ""
+    project_code: int = 0
+
+
+def built_in_parameters(
+    origin: Origin,
+    *,
+    process_instance_id: int,
+    task_instance_id: int,
+    task_name: str,
+    task_code: int,
+    folder: str,
+) -> dict[str, str]:
+    """Return the values of an attempt, without the names of unknown values."""
+    values = {
+        TASK_ID: str(task_instance_id),
+        TASK_FOLDER: folder,
+        TASK_NAME: task_name,
+        TASK_CODE: str(task_code),
+        RUN_ID: str(process_instance_id),
+        DEFINITION_NAME: origin.definition_name,
+        DEFINITION_CODE: str(origin.definition_code or ""),
+        PROJECT_NAME: origin.project_name,
+        PROJECT_CODE: str(origin.project_code or ""),
+    }
+    return {name: value for name, value in values.items() if value}
