@@ -178,9 +178,12 @@ public class Job {
         if (words[0].equals("end")) return;
         if (words[0].equals("exit")) System.exit(3);
         long pause = Long.parseLong(words[0]);
-        JavaSparkContext context = new JavaSparkContext(new SparkConf().setAppName("my own name"));
+        SparkConf conf = new SparkConf().setAppName("my own name");
+        // Executors without Java can't start. One that starts and fails is replaced for ever.
+        if (pause < 0) conf.set("spark.executorEnv.JAVA_HOME", "/nonexistent");
+        JavaSparkContext context = new JavaSparkContext(conf);
         System.out.println("count " + context.parallelize(List.of(1, 2)).count());
-        Thread.sleep(pause);
+        Thread.sleep(Math.abs(pause));
     }
 }
 """
@@ -231,10 +234,13 @@ def test_a_driver_that_fails_in_the_cluster_fails_its_task_with_the_reason(
     programs.begin(1, "", params={**java, "mainArgs": "many"})
     programs.begin(2, "", params={**java, "mainArgs": "0", "mainClass": "NoSuchJob"})
     programs.begin(3, "", params={**java, "mainArgs": "exit"})
+    programs.begin(4, "", params={**java, "mainArgs": "-1"})
     for number, why in (
         (1, 'NumberFormatException: For input string: "many"'),
         (2, "there is no class NoSuchJob"),
         (3, "the application failed, says the Spark Master"),
+        # The program's own error depends on what it does when the Master ends its application.
+        (4, "the application failed, says the Spark Master"),
     ):
         end = programs.host.end_of(number)
         assert end.state is TaskState.FAILURE, programs.host.log(number)
