@@ -1,7 +1,9 @@
 """The tasks of a draft as an editor has them: shown as fields, and changed by those of a form.
 
-Pure. A task is found by its name. What the form has no field for stands as JSON in two more, so
-that nothing of a task is out of reach, or lost.
+Pure. A task is found by its name. The fields for the keys of its type come from the type's
+specification (`api.console.task_inputs`); all other keys are JSON in two more fields, so that the
+form can change everything and loses nothing. A change of the type removes the keys of the former
+type.
 """
 
 from __future__ import annotations
@@ -12,18 +14,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from api.console.task_inputs import (
+    PARAM,
+    FieldError,
+    Input,
+    inputs_of,
+    params_of,
+    read_params,
+    read_parts,
+    typed_inputs,
+    without_field,
+)
 from common.errors import InvalidDefinitionError
+from common.model.task_type import TaskTypeSpec
 from common.strict_json import strict_json
+from common.task_types import task_type_spec
 
 _JSON: Final = "processDefinitionJson"
-_SCRIPTS: Final = ("rawScript", "sql")
-_SCRIPTED: Final = {
-    "SHELL": "rawScript",
-    "PYTHON": "rawScript",
-    "PYSPARK": "rawScript",
-    "SPARK_SQL": "rawScript",
-    "SQL": "sql",
-}
 _NUMBERS: Final = ("maxRetryTimes", "retryInterval")
 _WORDS: Final = ("description", "runFlag", "taskInstancePriority")
 _FIELDS: Final = frozenset({"id", "name", "type", "preTasks", "params", *_NUMBERS, *_WORDS})
@@ -31,21 +38,18 @@ RUN_FLAGS: Final = ("NORMAL", "FORBIDDEN")
 PRIORITIES: Final = ("HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST")
 
 
-class FieldError(Exception):
-    """A field of the form can't be read; `field` is its name."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field: Final = field
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """A task as the form shows it; `script` None: its type has none."""
+    """A task as the form shows it; `script` is None for a type without scripts.
+
+    `inputs` are for the keys of `form_type`, which is not `type` while another one is chosen.
+    """
 
     name: str
     type: str
+    form_type: str
     script: str | None
+    inputs: tuple[Input, ...]
     before: str
     words: Mapping[str, str]
     params: str
@@ -70,28 +74,30 @@ def before(node: Mapping[str, Any]) -> list[str]:
 
 def fields_of(node: Mapping[str, Any]) -> Fields:
     """Return a task as the form shows it."""
-    params = node.get("params")
-    params = dict(params) if isinstance(params, dict) else {}
-    key = _script_key(node, params)
-    script = None if key is None else params.pop(key, "")
+    spec = _spec(node)
     words = {name: node.get(name) for name in (*_NUMBERS, *_WORDS)}
     return Fields(
         name=str(node["name"]),
         type=str(node.get("type", "")),
-        script=script if script is None or isinstance(script, str) else json.dumps(script),
+        form_type=str(node.get("type", "")),
+        script=_script(node, spec) if spec.program else None,
+        inputs=inputs_of(spec, node),
         before=", ".join(before(node)),
         words={name: "" if each is None else str(each) for name, each in words.items()},
-        params=_shown(params),
-        others=_shown({key: each for key, each in node.items() if key not in _FIELDS}),
+        params=_shown(without_field(spec, node)),
+        others=_shown(_others(node, spec)),
     )
 
 
 def typed(form: Mapping[str, str]) -> Fields:
     """Return what somebody has typed, to be shown once more."""
+    form_type = form.get("form_type") or form.get("type", "")
     return Fields(
         name=form.get("name", ""),
         type=form.get("type", ""),
+        form_type=form_type,
         script=form.get("script"),
+        inputs=typed_inputs(task_type_spec(form_type.upper()), form),
         before=form.get("before", ""),
         words={name: form.get(name, "") for name in (*_NUMBERS, *_WORDS)},
         params=form.get("params", ""),
@@ -104,13 +110,20 @@ def changed(document: Mapping[str, Any], task: str, form: Mapping[str, str]) -> 
     made = copy.deepcopy(dict(document))
     node = _node(made, task)
     name = form.get("name", task).strip()
-    params = _object("params", form.get("params", ""))
-    key = _script_key({**node, "type": form.get("type", "")}, node.get("params"))
-    if key is not None and "script" in form:
-        params[key] = form["script"].replace("\r\n", "\n")
-    kept = {key: node[key] for key in ("id",) if key in node}
+    spec = _spec(node)
+    # Another window may have changed the type since this form was shown.
+    shown = task_type_spec(form["form_type"].upper()) if form.get("form_type") else spec
+    stored = params_of(node)
+    params = {**read_params(shown, node, form), **_further_params(form)}
+    script = form.get("script", "").replace("\r\n", "\n")
+    if shown.program and "script" in form and script != _script(node, shown):
+        params[shown.program] = script
+    elif spec.program in stored:
+        params.setdefault(spec.program, stored[spec.program])
+    others = _object("others", form.get("others", ""))
+    parts = dict(read_parts(shown, node, form))
     new = {
-        **kept,
+        **{key: node[key] for key in ("id",) if key in node},
         "name": name,
         "type": form.get("type", ""),
         "params": params,
@@ -123,9 +136,13 @@ def changed(document: Mapping[str, Any], task: str, form: Mapping[str, str]) -> 
     for each in _WORDS:
         if form.get(each, ""):
             new[each] = form[each].replace("\r\n", "\n")
-    others = _object("others", form.get("others", ""))
+    for key, value in parts.items():
+        (new if key in node or key not in stored else params)[key] = value
+    new |= {key: each for key, each in others.items() if key not in _FIELDS}
+    if new["type"].upper() != shown.name:
+        new = retyped(new, shown, task_type_spec(new["type"].upper()))
     node.clear()
-    node.update({**new, **{key: each for key, each in others.items() if key not in _FIELDS}})
+    node.update(new)
     if name != task:
         for other in nodes_in(made):
             if task in before(other):
@@ -133,17 +150,45 @@ def changed(document: Mapping[str, Any], task: str, form: Mapping[str, str]) -> 
     return made
 
 
-def added(document: Mapping[str, Any], after: str | None) -> tuple[dict[str, Any], str]:
+def retyped(node: Mapping[str, Any], former: TaskTypeSpec, wanted: TaskTypeSpec) -> dict[str, Any]:
+    """Return a task that has become one of another type, without the keys of the former type.
+
+    The text of its program stays if both types have a program, except for the initial text.
+    """
+    params = {
+        key: value
+        for key, value in node["params"].items()
+        if wanted.keeps(key) or not former.keeps(key)
+    }
+    program = node["params"].get(former.program)
+    if wanted.program and program not in (None, "", former.starts_with.get(former.program)):
+        params.setdefault(wanted.program, program)
+    elif former.program == wanted.program:
+        params.pop(former.program, None)
+    made = {
+        key: value
+        for key, value in node.items()
+        if key not in former.node_keys or key in wanted.node_keys
+    }
+    return _started({**made, "params": params}, wanted)
+
+
+def added(
+    document: Mapping[str, Any], after: str | None, type_name: str = "SHELL"
+) -> tuple[dict[str, Any], str]:
     """Return the document with one more task behind another, and the name of the new one."""
     made = copy.deepcopy(dict(document))
     known = {each["name"] for each in nodes_in(made)}
     name = next(each for n in range(1, len(known) + 2) if (each := f"task-{n}") not in known)
-    node = {
-        "name": name,
-        "type": "SHELL",
-        "params": {"rawScript": "true"},
-        "preTasks": [after] if after in known else [],
-    }
+    node = _started(
+        {
+            "name": name,
+            "type": type_name,
+            "params": {},
+            "preTasks": [after] if after in known else [],
+        },
+        task_type_spec(type_name.upper()),
+    )
     tasks = made[_JSON].get("tasks")
     made[_JSON]["tasks"] = [*(tasks if isinstance(tasks, list) else ()), node]
     return made, name
@@ -171,9 +216,35 @@ def _node(document: Mapping[str, Any], task: str) -> dict[str, Any]:
     raise FieldError("task", f"there is no task {task!r:.100} in the draft any more")
 
 
-def _script_key(node: Mapping[str, Any], params: object) -> str | None:
-    found = [each for each in _SCRIPTS if isinstance(params, dict) and each in params]
-    return found[0] if found else _SCRIPTED.get(str(node.get("type", "")).upper())
+def _spec(node: Mapping[str, Any]) -> TaskTypeSpec:
+    return task_type_spec(str(node.get("type", "")).upper())
+
+
+def _script(node: Mapping[str, Any], spec: TaskTypeSpec) -> str:
+    given = params_of(node).get(spec.program) or ""
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def _further_params(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters that were written as JSON; none of them may have a field as well."""
+    found = _object("params", form.get("params", ""))
+    for key in found:
+        if form.get(PARAM + key, "").strip():
+            raise FieldError(key, "is in its field and in the further parameters; delete one")
+    return found
+
+
+def _others(node: Mapping[str, Any], spec: TaskTypeSpec) -> dict[str, Any]:
+    known = {*_FIELDS, *spec.node_keys}
+    return {key: each for key, each in node.items() if key not in known}
+
+
+def _started(node: dict[str, Any], spec: TaskTypeSpec) -> dict[str, Any]:
+    """Return a new task of a type with the initial values that it lacks."""
+    starts = copy.deepcopy(dict(spec.starts_with))
+    parts = {key: each for key, each in starts.items() if key in spec.node_keys}
+    params = {key: each for key, each in starts.items() if key not in parts}
+    return {**parts, **node, "params": {**params, **node["params"]}}
 
 
 def _shown(document: Mapping[str, Any]) -> str:

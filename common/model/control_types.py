@@ -7,9 +7,16 @@ reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from common.model.task_type import Key, Shape, TaskKind, TaskTypeSpec
+
+
+def _one_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a `dependence` of one item, as both types of tasks have it."""
+    tasks = [{"relation": "AND", "dependItemList": [item]}]
+    return {"relation": "AND", "dependTaskList": tasks}
+
 
 SUB_PROCESS: Final = TaskTypeSpec(
     name="SUB_PROCESS",
@@ -48,6 +55,10 @@ CONDITIONS: Final = TaskTypeSpec(
     about="Takes one of two branches by how tasks upstream ended.",
     kind=TaskKind.CONTROL,
     node_keys=("dependence", "conditionResult"),
+    starts_with={
+        "dependence": _one_item({"depTasks": "", "status": "SUCCESS"}),
+        "conditionResult": {"successNode": [], "failedNode": []},
+    },
     # Trying a branch again gives the same branch.
     is_retried=False,
 )
@@ -56,6 +67,9 @@ SWITCH: Final = TaskTypeSpec(
     about="Takes the first branch whose condition holds.",
     kind=TaskKind.CONTROL,
     node_keys=("switchResult",),
+    starts_with={
+        "switchResult": {"dependTaskList": [{"condition": "", "nextNode": ""}], "nextNode": ""}
+    },
     is_retried=False,
 )
 DEPENDENT: Final = TaskTypeSpec(
@@ -63,6 +77,11 @@ DEPENDENT: Final = TaskTypeSpec(
     about="Waits for runs of other definitions.",
     kind=TaskKind.CONTROL,
     node_keys=("dependence",),
+    starts_with={
+        "dependence": _one_item(
+            {"definitionName": "", "depTasks": "ALL", "cycle": "day", "dateValue": "today"}
+        )
+    },
 )
 
 CONTROL_TYPES: Final[Mapping[str, TaskTypeSpec]] = {

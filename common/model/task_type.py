@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -254,6 +254,10 @@ class TaskTypeSpec:
     """For a session: the module whose `run(spark, job)` does the work."""
     scripts: tuple[str, ...] = ()
     """The keys whose text is a program, of which a value that is put into it becomes a part."""
+    program: str = ""
+    """The key with the script or statements, which an editor shows with line numbers."""
+    starts_with: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Initial values of a new task in an editor, by keys of `params` and of the node."""
     skips_parameters_file: bool = False
     """True if an attempt without parameters of its own needs no file of parameters."""
     problem: str = ""
@@ -283,6 +287,14 @@ class TaskTypeSpec:
         for keys in self.needs:
             if all(is_absent(params.get(key)) or params[key] == "{}" for key in keys):
                 yield keys
+
+    def keeps(self, key: str) -> bool:
+        """Return whether a task of this type may have the key in its `params`."""
+        return (
+            key in self.node_keys
+            or key in self.ignored_keys
+            or any(each.name == key for each in (*self.keys, LOCAL_PARAMS, RESOURCE_LIST))
+        )
 
     def files(self) -> Iterator[Key]:
         """Yield the keys that name files. Every type may have resources."""

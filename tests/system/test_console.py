@@ -28,6 +28,7 @@ from tests.system.browser import (
 )
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, until
 from tests.system.console_contents import a_failed_run, a_month_of_runs, add_examples, places
+from tests.system.console_editing import creates_each_type, saves_what_is_typed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -581,19 +582,10 @@ def test_ten_pages_of_one_browser_follow_what_happens(
 def test_the_editor_saves_a_moment_after_somebody_stops_typing(
     visits: Callable[..., Visitor], cluster: PrivateCluster
 ) -> None:
-    definition = cluster.define("edited", [a_task("first", "echo one"), a_task("last", "true")])
-    ada = visits(reduced_motion="reduce")
-    ada.open(f"/definitions/{definition}/edit?task=first")
-    ada.page.fill("textarea[name=script]", "echo one\necho two\necho three")
-    ada.sees(".editor .lines", "3")
-    ada.sees("#e-facts", "Discard the draft")
-    ada.page.fill("input[name=before]", "last")
-    # The server has drawn the graph anew.
-    ada.page.wait_for_selector('[data-ends*="-"]', state="attached")
-    until(lambda: ada.page.inner_text("[data-status]") == "saved")
-    ((text,),) = cluster.rows(
-        "SELECT content FROM t_ds_definition_draft_save ORDER BY draft_id DESC, revision DESC LIMIT 1"
-    )
-    (first, _) = json.loads(text)["processDefinitionJson"]["tasks"]
-    assert first["params"]["rawScript"] == "echo one\necho two\necho three"
-    assert first["preTasks"] == ["last"]
+    saves_what_is_typed(visits(reduced_motion="reduce"), cluster)
+
+
+def test_a_task_of_each_type_is_created_in_the_editor(
+    visits: Callable[..., Visitor], cluster: PrivateCluster
+) -> None:
+    creates_each_type(visits(reduced_motion="reduce"), cluster)

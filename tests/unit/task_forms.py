@@ -34,6 +34,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "COMPACT": {"dataset": "flights", "interval": "2026-11-20/P1D"},
     "TOPOLOGY": {"topology": "words"},
 }
+_ITEM = {"relation": "AND", "dependTaskList": []}
+FILLED: dict[str, dict[str, Any]] = {
+    **{name: {"params": params} for name, params in GOOD.items()},
+    "SUB_PROCESS": {"params": {"processDefinitionName": "region"}},
+    "DEPENDENT": {"params": {}, "dependence": _ITEM},
+    "CONDITIONS": {"params": {}, "dependence": _ITEM, "conditionResult": {"successNode": ["a"]}},
+    "SWITCH": {"params": {}, "switchResult": {"dependTaskList": [], "nextNode": "a"}},
+}
+"""The entries of a task of each type, those of the master too, that a person fills in."""
 VALUES: tuple[Any, ...] = (
     *("", " ", "x", "7", "-7", "1.5", "512M", "2G", "é", "a b", "a,b", "'open", "-x", "http://h/"),
     *("local:/x/a.jar", "file:/x/a.py", "file://h/a.py", "hdfs:/a.py", "/x/*.py"),

@@ -22,6 +22,7 @@ SPEC: Final = TaskTypeSpec(
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name),),
     scripts=(RAW_SCRIPT.name,),
+    program=RAW_SCRIPT.name,
     faults=session_faults,
     names_are_its_own=False,
     datasources=DatasourceUse.NAMED,

@@ -92,6 +92,7 @@ SPEC: Final = TaskTypeSpec(
     needs=((RAW_SCRIPT.name, FILE.name),),
     alternatives=((RAW_SCRIPT.name, FILE.name), (INTERPRETER.name, ENVIRONMENT.name)),
     scripts=(RAW_SCRIPT.name,),
+    program=RAW_SCRIPT.name,
     datasources=DatasourceUse.NAMED,
 )
 

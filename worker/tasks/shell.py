@@ -39,6 +39,8 @@ SPEC: Final = TaskTypeSpec(
     keys=(RAW_SCRIPT, SHELL, KEEP_CHILDREN, RESOURCE_LIST, LOCAL_PARAMS),
     needs=((RAW_SCRIPT.name,),),
     scripts=(RAW_SCRIPT.name,),
+    program=RAW_SCRIPT.name,
+    starts_with={RAW_SCRIPT.name: "true"},
     # Making the file takes a good part of the time that starting a short script takes.
     skips_parameters_file=True,
 )

@@ -104,6 +104,7 @@ SPEC: Final = TaskTypeSpec(
     text_faults=_text_faults,
     warnings=_warnings,
     named_keys=(RAW_SCRIPT.name,),
+    program=RAW_SCRIPT.name,
     names_are_its_own=False,
     datasources=DatasourceUse.NAMED,
     memory_retry=True,

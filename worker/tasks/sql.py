@@ -110,6 +110,7 @@ SPEC: Final = TaskTypeSpec(
     warnings=_warnings,
     text_faults=_text_faults,
     named_keys=_TEXTS,
+    program=_MAIN,
     needs_values=True,
     names_are_its_own=False,
     datasources=DatasourceUse.ONE,

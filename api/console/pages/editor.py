@@ -20,6 +20,7 @@ from api.console.graph import BOX, Graph, Ranks, Task, graph_of
 from api.console.rendering import rendered
 from api.console.subjects import KINDS, Subject, about
 from api.console.table import Page, Visit, order, page, unknown
+from api.console.task_inputs import FieldError
 from api.policy import Policy
 from common.dag import DagError, build_dag
 from common.errors import InvalidDefinitionError
@@ -38,6 +39,8 @@ from operations.drafts import (
 )
 from operations.errors import ChangedMeanwhileError, UsageError
 
+_FIRST_TYPE: Final = "SHELL"
+"""The type that is offered first for a new task."""
 _VIEWS: Final = ("tasks", "document")
 _NEW_ACTS: Final = ("save", "add", "remove", "json", "yaml", "discard")
 _ACTS: Final = (*_NEW_ACTS, "rebase")
@@ -73,7 +76,7 @@ def save(visit: Visit, subject: Subject) -> Response:
             task = _save_tasks(visit, subject, act, task, tag)
     except ChangedMeanwhileError as error:
         return _refused(visit, subject, view, task, str(error), status=409)
-    except editing.FieldError as error:
+    except FieldError as error:
         return _refused(visit, subject, view, task, f"{error.field}: {error}", status=422)
     query = {"view": view} if view == "document" else {"task": task} if task else {}
     place = f"{subject.place}/edit"
@@ -85,19 +88,22 @@ def _save_tasks(visit: Visit, subject: Subject, act: str, task: str | None, tag:
     text = text_as_read(visit.session, tag, **subject.whose)
     document = _document(text)
     if document is None:
-        raise editing.FieldError("draft", "it can't be read; mend it as a whole")
+        raise FieldError("draft", "it can't be read; mend it as a whole")
     if "definition" in visit.form:
         document = {**document, "name": visit.form["definition"].strip()}
     if act == "remove":
         if task is None:
-            raise editing.FieldError("task", "none is chosen")
+            raise FieldError("task", "none is chosen")
         document, task = editing.removed(document, task), None
     else:
         if task is not None:
             document = editing.changed(document, task, visit.form)
             task = visit.form.get("name", task).strip()
         if act == "add":
-            document, task = editing.added(document, task)
+            name = visit.form.get("new_type", _FIRST_TYPE)
+            if name not in known_task_types():
+                raise unknown(visit, "new_type", name, sorted(known_task_types()))
+            document, task = editing.added(document, task, name)
     _save(visit, subject, _written(document, like=text), tag)
     return task
 
@@ -193,6 +199,8 @@ def _page(
         marked={each["node"] for each in mistakes if each["node"]},
         others=[each for each in mistakes if each["node"] not in names],
         types=sorted({*known_task_types(), *(() if fields is None else (fields.type,))}),
+        new_types=sorted(known_task_types()),
+        first_type=visit.form.get("new_type", _FIRST_TYPE),
         flags=editing.RUN_FLAGS,
         priorities=editing.PRIORITIES,
         graph=graph if isinstance(graph, Graph) else None,

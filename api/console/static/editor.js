@@ -38,11 +38,18 @@ function prepare(edit) {
     status.textContent = edit.dataset[word] || "";
   };
 
-  edit.addEventListener("input", () => {
+  edit.addEventListener("input", (event) => {
+    // The type of a task that is not there yet is no change of the draft.
+    if (event.target instanceof HTMLElement && "still" in event.target.dataset) return;
     changes += 1;
     tell("unsaved");
     window.clearTimeout(timer);
     timer = window.setTimeout(send, PAUSE);
+  });
+  // A task of another type has other fields, which the page of the answer has.
+  edit.querySelector("[data-form]")?.addEventListener("change", () => {
+    const save = edit.querySelector('button[value="save"]');
+    edit.requestSubmit(/** @type {HTMLElement | null} */ (save));
   });
   // A button sends the form itself: nothing else may be under way with the tag of before.
   edit.addEventListener("submit", (event) => {
