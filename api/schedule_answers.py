@@ -51,6 +51,7 @@ class ScheduleChange(Shape):
 
     `first` and `last` are dates or times in the zone of the schedule, `now` or `never`. `deadline`
     is in seconds, 0 for none; `params` replaces all start-up parameters; `none` is no environment.
+    With `online` the schedule may be ONLINE when it is changed, and is ONLINE afterwards.
     """
 
     cron: _Cron | None = None
@@ -71,6 +72,7 @@ class ScheduleChange(Shape):
     priority: Literal["HIGHEST", "HIGH", "MEDIUM", "LOW", "LOWEST"] | None = None
     params: Annotated[dict[Text, Text], Field(max_length=10_000)] | None = None
     warning_type: Literal["NONE", "SUCCESS", "FAILURE", "ALL"] | None = None
+    online: bool = False
 
 
 class NewSchedule(ScheduleChange):
@@ -78,7 +80,6 @@ class NewSchedule(ScheduleChange):
 
     definition_id: Id
     cron: _Cron
-    online: bool = False
 
 
 class SavedSchedule(Schedule):

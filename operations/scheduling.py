@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from common.config import cluster_zone
 from common.cron import Timetable
 from common.errors import NotAllowedError
 from common.firing import ScheduleFaultError, timetable_of
@@ -56,7 +57,6 @@ from operations.stored_schedules import (
     zone_of_schedule,
 )
 from operations.tags import changed_meanwhile, hashed, names
-from operations.times import cluster_zone
 
 if TYPE_CHECKING:
     from common.store.connect import Connection
@@ -188,16 +188,23 @@ def edit(
     *,
     now: datetime,
     expected: str | None = None,
+    online: bool = False,
 ) -> SavedSchedule:
     """Change a schedule that is OFFLINE. Another zone leaves the instants of its window alone.
 
-    `expected` is the tag that it has to have (`ChangedMeanwhileError`).
+    With `online` it is ONLINE afterwards, and may be so before: a change of one that fires leaves
+    it ONLINE, or changes nothing. `expected` is the tag that it has to have
+    (`ChangedMeanwhileError`).
     """
     with change(session, "schedule.edit", "schedule", object_id=schedule_id) as asked:
         db = asked.db
         asked.project_id = seen(
             db, session.principal, Action.AUTHOR, Thing.SCHEDULE, schedule_id
         ).project_id
+        if online:
+            # Definitions are locked before schedules.
+            (view,) = schedules_with_ids(db, [schedule_id])
+            check_released(db, [view.process_definition_id])
         store.lock_schedules(db, [schedule_id])
         (view,) = schedules_with_ids(db, [schedule_id])
         if expected is not None:
@@ -212,17 +219,48 @@ def edit(
         )
         if not columns:
             raise UsageError(None, "say what is to be changed; see --help")
-        if view.release_state != ReleaseState.OFFLINE:
+        state = ReleaseState(view.release_state)
+        if state is not ReleaseState.OFFLINE and not online:
             raise NotAllowedError(
-                f"schedule {schedule_id} is ONLINE and can't be changed; take it off first:"
+                f"schedule {schedule_id} is ONLINE and can't be changed; change it with --online,"
+                f" which keeps it ONLINE, or take it off first:"
                 f" orcaflow schedule offline {schedule_id}"
             )
         check_columns(session.config, columns_of(view) | columns, zone)
         check_pace(db, session, columns, view.process_definition_id)
         columns |= warning_group(settings, given=view.warning_group_id)
-        store.edit_schedule(db, schedule_id, values=columns, at=now)
+        if not store.edit_schedule(db, schedule_id, values=columns, at=now, state=state):
+            raise NotAllowedError(f"schedule {schedule_id} has just changed; read it again")
         (view,) = schedules_with_ids(db, [schedule_id])
+        if online:
+            _check_online(db, session, [view])
+            if store.release_schedules(db, [schedule_id], wanted=ReleaseState.ONLINE, at=now):
+                asked.detail = "brought ONLINE"
+            (view,) = schedules_with_ids(db, [schedule_id])
     return _saved(session, view, now=now)
+
+
+def _check_online(db: Connection, session: Session, views: Sequence[ScheduleView]) -> None:
+    """Raise for the first of these schedules that may not be ONLINE."""
+    # Imported here because listing schedules does not need it.
+    from operations.granted_schedules import check_schedules_granted
+
+    zone, config = cluster_zone(session.config), session.config
+    check_schedules_granted(db, views)
+    for view in views:
+        try:
+            check_schedule(
+                as_schedule(view), zone=zone, limit_bytes=config.command.param_limit_bytes
+            )
+        except ScheduleFaultError as error:
+            raise NotAllowedError(
+                f"schedule {view.id} can't fire: {error} (orcaflow schedule edit {view.id})"
+            ) from error
+        reason = too_often(
+            db, session.principal, config.api, view.crontab, view.process_definition_id
+        )
+        if reason is not None:
+            raise ForbiddenError(f"schedule {view.id} can't be brought ONLINE: {reason}")
 
 
 @operation
@@ -238,7 +276,6 @@ def set_release_state(
 
     Nothing changes if one of them can't be brought ONLINE: `NotAllowedError` names it.
     """
-    zone = cluster_zone(session.config)
     with change(
         session,
         f"schedule.{wanted.name.lower()}",
@@ -258,26 +295,7 @@ def set_release_state(
         store.lock_schedules(db, chosen)
         found = schedules_with_ids(db, chosen)
         if wanted is ReleaseState.ONLINE:
-            # Imported here because listing schedules does not need it.
-            from operations.granted_schedules import check_schedules_granted
-
-            check_schedules_granted(db, found)
-        for view in found if wanted is ReleaseState.ONLINE else ():
-            try:
-                check_schedule(
-                    as_schedule(view),
-                    zone=zone,
-                    limit_bytes=session.config.command.param_limit_bytes,
-                )
-            except ScheduleFaultError as error:
-                raise NotAllowedError(
-                    f"schedule {view.id} can't fire: {error} (orcaflow schedule edit {view.id})"
-                ) from error
-            reason = too_often(
-                db, session.principal, session.config.api, view.crontab, view.process_definition_id
-            )
-            if reason is not None:
-                raise ForbiddenError(f"schedule {view.id} can't be brought ONLINE: {reason}")
+            _check_online(db, session, found)
         changed = store.release_schedules(db, chosen, wanted=wanted, at=now)
     return ReleasedSchedules(views=tuple(found), changed=changed)
 

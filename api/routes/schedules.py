@@ -26,6 +26,7 @@ from api.schedule_answers import (
     SimulationRequest,
 )
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.cron import MissingTime, RepeatedTime
 from common.model.schedules import FireOutcome, MisfirePolicy
 from common.model.states import (
@@ -62,7 +63,7 @@ from operations.scheduling import (
     set_release_state,
 )
 from operations.session import Session
-from operations.times import cluster_zone, read_zone
+from operations.times import read_zone
 
 Code = TypeVar("Code", bound=IntEnum)
 
@@ -215,8 +216,18 @@ def change(
     response: Response,
     condition: Condition = None,
 ) -> dict[str, Any]:
-    """Change a schedule that is OFFLINE and as you have read it; what is left out stays."""
-    saved = edit(session, id, _settings(given), now=_clock.now(), expected=needed(condition))
+    """Change a schedule that is OFFLINE and as you have read it; what is left out stays.
+
+    With `online` it may be ONLINE too, and is ONLINE afterwards; if that fails, nothing changes.
+    """
+    saved = edit(
+        session,
+        id,
+        _settings(given),
+        now=_clock.now(),
+        expected=needed(condition),
+        online=given.online,
+    )
     return _saved(session, saved, response)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.errors import InvalidDefinitionError, NotFoundError
 from common.folders import USERS
 from common.model.codes import code_in
@@ -52,7 +53,7 @@ from operations.session import Session
 from operations.stored_schedules import NO_END, zone_of_schedule
 from operations.task_codes import graph_of, new_code
 from operations.tenants import list_tenants
-from operations.times import cluster_zone, read_moment, read_zone
+from operations.times import read_moment, read_zone
 
 _STANDARD_INPUT: Final = Path("-")
 _MOST_SCHEDULES: Final = 2
@@ -277,13 +278,12 @@ class StoredGateway:
             return
         (view,) = found
         is_online = view.release_state == ReleaseState.ONLINE
-        is_same = self._is_same(view, settings)
-        if is_online and not (is_same and online):
-            self._release(view, ReleaseState.OFFLINE)
-        if not is_same:
-            scheduling.edit(self._session, view.id, settings, now=now)
-        if online and not (is_online and is_same):
-            self._release(view, ReleaseState.ONLINE)
+        if not self._is_same(view, settings):
+            # One transaction: a schedule whose change fails fires as before.
+            is_online = is_online or online
+            scheduling.edit(self._session, view.id, settings, now=now, online=is_online)
+        if is_online != online:
+            self._release(view, ReleaseState.ONLINE if online else ReleaseState.OFFLINE)
 
     def _is_same(self, view: ScheduleView, settings: ScheduleSettings) -> bool:
         """True if nothing would change but the beginning, which by default is now."""

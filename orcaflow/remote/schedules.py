@@ -108,11 +108,17 @@ def create(
 
 
 def edit(
-    client: Client, schedule_id: int, settings: ScheduleSettings, *, now: datetime
+    client: Client,
+    schedule_id: int,
+    settings: ScheduleSettings,
+    *,
+    now: datetime,
+    online: bool = False,
 ) -> SavedSchedule:
-    """Change a schedule that is OFFLINE; `now` is the server's."""
+    """Change a schedule that is OFFLINE, or with `online` any; `now` is the server's."""
     del now
-    return _saved(client.patch(f"/schedules/{schedule_id}", _body(settings)))
+    body = _body(settings) | ({"online": True} if online else {})
+    return _saved(client.patch(f"/schedules/{schedule_id}", body))
 
 
 def set_release_state(

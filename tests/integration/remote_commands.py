@@ -543,6 +543,7 @@ SAME: Final = (
     *("schedule show 1", "schedule show 1 -o json", "schedule show 2", "schedule show 3 -o json"),
     *("schedule show 99", "schedule create nobody --cron 0_0_3_*_*_?_*"),
     *("schedule create nightly --cron nonsense", "schedule edit 1 --deadline 2h"),
+    "schedule edit 1 --deadline 3h --online",
     *("schedule create nightly --cron 0_0_3_*_*_?_* --worker-group nowhere", "schedule edit 99"),
     *("schedule create nightly --cron 0_0_3_*_*_?_* --environment nowhere",),
     *("schedule create nightly --cron 0_0_3_*_*_?_* --from 2026-01-02 --to 2026-01-01",),

@@ -216,11 +216,22 @@ def test_a_schedule_is_changed_and_what_the_form_cannot_show_stays(
     with db.begin() as connection:
         connection.execute(update(t.schedule).values(release_state=int(ReleaseState.ONLINE)))
     online = get(client, place, ada).text
-    assert f'action="/schedules/{number}/offline?next=edit"' in online
-    refused = post(client, ada, place, **fields_of(online) | {"cron": "0 0 5 * * ?"})
-    assert (refused.status_code, "is ONLINE and can" in refused.text) == (409, True)
-    off = post(client, ada, f"/schedules/{number}/offline?next=edit")
-    assert off.headers["location"] == place
+    assert "It is ONLINE and stays so" in online
+    wrong = post(client, ada, place, **fields_of(online) | {"cron": "0 0 25 * * ?"})
+    assert (wrong.status_code, fields_of(wrong.text)["cron"]) == (422, "0 0 25 * * ?")
+    typed = fields_of(online) | {"cron": "0 0 5 * * ?"}
+    assert post(client, ada, place, **typed).status_code == 303
+    with db.begin() as connection:
+        (row,) = connection.execute(select(t.schedule)).all()
+        connection.execute(update(t.process_definition).values(release_state=0))
+    assert (row.crontab, row.release_state) == ("0 0 5 * * ?", int(ReleaseState.ONLINE))
+    # What can't be saved is still in the form, and the schedule fires as before.
+    late = fields_of(get(client, place, ada).text) | {"cron": "0 0 6 * * ?"}
+    refused = post(client, ada, place, **late)
+    assert (refused.status_code, fields_of(refused.text)["cron"]) == (409, "0 0 6 * * ?")
+    with db.connect() as connection:
+        (row,) = connection.execute(select(t.schedule)).all()
+    assert (row.crontab, row.release_state) == ("0 0 5 * * ?", int(ReleaseState.ONLINE))
 
 
 def test_who_saves_second_is_refused_and_shown_what_the_first_has_changed(

@@ -441,6 +441,8 @@ def test_x25_an_author_schedules_no_more_often_by_the_gateway_than_elsewhere(sta
         with pytest.raises(Py4JError, match=r"at least 60 s apart \(api.schedule_seconds_author\)"):
             submit(author, name, tasks, edge, schedule=quick)
     assert (quick["crontab"], ReleaseState.ONLINE) not in stage.schedules()
+    # A change that was refused has left the schedule as it fired before.
+    assert (SCHEDULE["crontab"], ReleaseState.ONLINE) in stage.schedules()
     assert [each for each, _ in stage.schedules()] == [SCHEDULE["crontab"], quick["crontab"]]
     submit(boss, "quick", tasks, edge, schedule=quick)
     assert (quick["crontab"], ReleaseState.ONLINE) in stage.schedules()

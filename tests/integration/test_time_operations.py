@@ -9,7 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 
 from common.errors import NotAllowedError
 from common.model.complement_states import ComplementState
@@ -77,6 +77,32 @@ def test_a_schedule_is_made_released_changed_and_deleted(
     assert [view.id for view in scheduling.delete(session, ids)] == ids
     assert scheduling.find(session) == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_schedule_that_fires_is_changed_in_one_step_or_stays_as_it_was(
+    session: Session, db: Engine
+) -> None:
+    saved = scheduling.create(session, "nightly", DAILY, online=True, now=NOW)
+    number, earlier = saved.view.id, ScheduleSettings(cron="0 0 2 * * ?")
+    saved = scheduling.edit(session, number, earlier, now=NOW, online=True)
+    assert (saved.view.crontab, saved.view.release_state) == ("0 0 2 * * ?", ReleaseState.ONLINE)
+    assert saved.next_fire is not None
+    assert saved.next_fire.fire_time == datetime(2026, 1, 3, 1, tzinfo=UTC)
+    wrong = ScheduleSettings(cron="0 0 1 * * ?", last="2001-01-01")
+    with pytest.raises(UsageError):
+        scheduling.edit(session, number, wrong, now=NOW, online=True)
+    with db.begin() as connection:
+        connection.execute(update(process_definition).values(release_state=0))
+    with pytest.raises(NotAllowedError):
+        scheduling.edit(session, number, ScheduleSettings(cron="0 0 1 * * ?"), now=NOW, online=True)
+    (view,) = scheduling.find(session)
+    assert (view.crontab, view.release_state) == ("0 0 2 * * ?", ReleaseState.ONLINE)
+    with db.begin() as connection:
+        connection.execute(update(process_definition).values(release_state=1))
+    # One that does not fire comes ONLINE with its change.
+    scheduling.set_release_state(session, ReleaseState.OFFLINE, ids=[number], now=NOW)
+    saved = scheduling.edit(session, number, DAILY, now=NOW, online=True)
+    assert saved.view.release_state == ReleaseState.ONLINE
 
 
 def test_a_preview_and_a_simulation_see_the_same_fires(session: Session) -> None:

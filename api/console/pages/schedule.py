@@ -12,13 +12,13 @@ from api.console.rendering import rendered
 from api.console.table import Serve, Visit, order, page
 from api.policy import Policy
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.model.rights import Action
 from common.model.states import ReleaseState
 from common.store.people.rights import Thing
 from operations.documents.schedules import fire_row, schedule_row
 from operations.rights import may
 from operations.scheduling import details, fires, schedule_tag, set_release_state
-from operations.times import cluster_zone
 
 _FIRES: Final = 50
 _AUTHOR: Final = Policy(takes=Action.AUTHOR, thing="schedule")
@@ -53,8 +53,7 @@ def show(visit: Visit) -> Response:
 def _released(wanted: ReleaseState) -> Serve:
     def serve(visit: Visit) -> Response:
         set_release_state(visit.session, wanted, ids=[visit.id], now=_clock.now())
-        back = "/edit" if visit.query.get("next") == "edit" else ""
-        return RedirectResponse(f"/schedules/{visit.id}{back}", status_code=303)
+        return RedirectResponse(f"/schedules/{visit.id}", status_code=303)
 
     return serve
 

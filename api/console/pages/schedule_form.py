@@ -22,6 +22,7 @@ from api.console.table import Visit, order, page
 from api.marking import marked
 from api.policy import Policy
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.errors import NotAllowedError, NotFoundError
 from common.firing import ScheduleFaultError
 from common.model.rights import Action
@@ -37,7 +38,6 @@ from operations.rights import may
 from operations.schedule_drafts import Draft, draft_of, look_ahead, new_draft
 from operations.schedule_settings import NO_ENVIRONMENT, ScheduleSettings
 from operations.scheduling import schedule_tag
-from operations.times import cluster_zone
 from operations.worker_groups import group_names
 
 _NEW: Final = Policy(takes=Action.AUTHOR, thing="definition")
@@ -131,7 +131,15 @@ def change(visit: Visit) -> Response:
     if not read.mistakes and read.settings == ScheduleSettings():
         return RedirectResponse(f"/schedules/{visit.id}", status_code=303)
     try:
-        scheduling.edit(session, visit.id, read.settings, now=_clock.now(), expected=tag)
+        is_online = draft.view.release_state == ReleaseState.ONLINE
+        scheduling.edit(
+            session,
+            visit.id,
+            read.settings,
+            now=_clock.now(),
+            expected=tag,
+            online=is_online,
+        )
     except ChangedMeanwhileError:
         draft = draft_of(session, visit.id)
         return _form(visit, draft, _texts(visit, draft), status=409, is_late=True)

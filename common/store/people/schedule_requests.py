@@ -1,6 +1,7 @@
 """Changes of `t_ds_schedules` by people, within transactions of the caller.
 
-A schedule is changed and deleted only while it is OFFLINE (contract §8.1). That it comes
+A schedule is deleted only while it is OFFLINE, and changed then, or while it stays ONLINE with all
+checks of coming ONLINE (contract §8.1). That it comes
 ONLINE only together with its definitions is checked under their locks (`lock_definitions`), and a
 definition that goes OFFLINE takes its schedules along in the same transaction, so neither misses
 the other. Lock order: definitions by id, then schedules by id.
@@ -44,13 +45,18 @@ def create_schedule(
 
 
 def edit_schedule(
-    db: Connection, schedule_id: int, *, values: Mapping[str, Any], at: datetime
+    db: Connection,
+    schedule_id: int,
+    *,
+    values: Mapping[str, Any],
+    at: datetime,
+    state: ReleaseState = ReleaseState.OFFLINE,
 ) -> bool:
-    """Change columns of a schedule; False unless it exists and is OFFLINE."""
+    """Change columns of a schedule; False unless it exists and has this release state."""
     changed = db.execute(
         update(schedule)
         .where(schedule.c.id == schedule_id)
-        .where(schedule.c.release_state == ReleaseState.OFFLINE)
+        .where(schedule.c.release_state == state)
         .values(update_time=at, **values)
     )
     return changed.rowcount == 1

@@ -55,6 +55,7 @@ EDIT_EXAMPLES = (
     "Examples:\n"
     "  orcaflow schedule offline 3\n"
     "  orcaflow schedule edit 3 --cron '0 0 4 * * ? *' --deadline none\n"
+    "  orcaflow schedule edit 3 --cron '0 0 5 * * ? *' --online\n"
     "  orcaflow schedule edit 3 --to never --worker-group default --no-params\n"
     "  orcaflow schedule online 3\n"
 )
@@ -151,10 +152,15 @@ def edit(
     no_params: Annotated[
         bool, typer.Option("--no-params", help="Take all start-up parameters away.")
     ] = False,
+    online: Annotated[
+        bool, typer.Option("--online", help="Change it while ONLINE too; it is then ONLINE.")
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a schedule that is OFFLINE; what is not named stays as it is.
 
+    With --online it may be ONLINE, stays so, and fires by its new settings; it is left as it was if
+    anything is wrong.
     --param replaces all parameters. Another --zone leaves the instants of the window as they are.
     Fields: those of `list`.
     """
@@ -187,18 +193,19 @@ def edit(
     if no_params:
         settings = replace(settings, start_params={})
     with opened() as session:
-        saved = scheduling.edit(session, schedule_id, settings, now=SystemClock().now())
+        now = SystemClock().now()
+        saved = scheduling.edit(session, schedule_id, settings, now=now, online=online)
     _print_saved(session, saved, "changed", form)
 
 
 def _print_saved(session: Session, saved: SavedSchedule, change: str, form: Format) -> None:
     """Print a schedule as it is now; `change` is the participle of its change."""
     from operations.documents.schedules import schedule_row
-    from operations.times import cluster_zone, local_text
+    from operations.times import local_text
     from orcaflow.cli.screens.schedules import owner_of
 
     view, timetable, first = saved.view, saved.timetable, saved.next_fire
-    row = schedule_row(view, zone=cluster_zone(session.config))
+    row = schedule_row(view, zone=session.zone)
     if form is Format.JSON:
         print_json(row)
     else:
