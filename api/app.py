@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from api.answers import Problem
 from api.asking import check_parameters, session_of
+from api.browsers import reads_page
 from api.console import serving as console
 from api.cookies import COOKIE, CSRF_HEADER
 from api.dolphinscheduler import serving as dolphinscheduler
@@ -171,14 +172,29 @@ def build(
     dolphinscheduler.add_to(app)
     druid.add_to(app)
     console.add_to(app)
-    app.add_exception_handler(SchedulerError, on_scheduler_error)
-    app.add_exception_handler(RequestValidationError, on_invalid_request)
-    app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(Exception, on_any_error)
-    app.add_middleware(Patience, page_of=console.page_of)
+    app.add_exception_handler(SchedulerError, _readable(on_scheduler_error))
+    app.add_exception_handler(RequestValidationError, _readable(on_invalid_request))
+    app.add_exception_handler(HTTPException, _readable(on_http_error))
+    app.add_exception_handler(Exception, _readable(on_any_error))
+    app.add_middleware(Patience, page_of=console.bare_page_of)
     greenlets = greenlets_of(config.api.pool_size)
-    app.front = Gate(Lane(app.framework, routes=quick, greenlets=greenlets))
+    lane = Lane(app.framework, routes=quick, greenlets=greenlets)
+    app.front = Gate(lane, page_of=console.bare_page_of)
     return app
+
+
+def _readable(
+    answer: Callable[[Request, Exception], Response],
+) -> Callable[[Request, Exception], Response]:
+    """Return the handler of an error that answers a browser with a page, outside of the APIs."""
+
+    def handle(request: Request, error: Exception) -> Response:
+        made = answer(request, error)
+        if not reads_page(request.url.path, request.headers):
+            return made
+        return console.page_of(request, made)
+
+    return handle
 
 
 class _Application(FastAPI):

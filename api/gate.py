@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
-from fastapi import Request
+from fastapi import Request, Response
 
+from api.browsers import reads_page
+from api.marking import marked
 from api.problems import TooManyError, on_scheduler_error, problem
 from api.reach import NotThroughProxyError, Reach
 
@@ -30,8 +32,12 @@ _HEADERS: Final = (
 class Gate:
     """Lets a request to the application behind it, if its host and its size are right."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(
+        self, app: Application, *, page_of: Callable[[Request, Response], Response]
+    ) -> None:
+        """`page_of` makes a page of a problem, for a browser."""
         self._app = app
+        self._page_of = page_of
         self._of_proxies: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,14 +61,23 @@ class Gate:
 
         fault = _fault(scope)
         if fault is not None:
-            await problem(Request(scope), *fault)(scope, receive, answer)
+            await self._refusal(scope, problem(Request(scope), *fault))(scope, receive, answer)
             return
         with self._counted(scope) as has_place:
             if has_place:
                 await self._app(scope, _limited(receive), answer)
             else:
-                refused = TooManyError("your address has too many open requests; try again later")
-                await on_scheduler_error(Request(scope), refused)(scope, receive, answer)
+                refused = TooManyError(
+                    marked("your address has too many open requests; try again later")
+                )
+                told = on_scheduler_error(Request(scope), refused)
+                await self._refusal(scope, told)(scope, receive, answer)
+
+    def _refusal(self, scope: Scope, told: Response) -> Response:
+        request = Request(scope)
+        if reads_page(request.url.path, request.headers):
+            return self._page_of(request, told)
+        return told
 
     @contextmanager
     def _counted(self, scope: Scope) -> Iterator[bool]:
@@ -89,10 +104,10 @@ def _fault(scope: Scope) -> tuple[str, str] | None:
     """Return the reason to refuse a request; set the address that it comes from."""
     reach: Reach = scope["app"].state.reach
     if not reach.is_own(_lines(scope, b"host")):
-        return "host", "the name in the Host header is none of this server's"
+        return "host", marked("the name in the Host header is none of this server's")
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > LARGEST_BODY:
-        return "too-large", "the body has more than 10 MB"
+        return "too-large", marked("the body has more than 10 MB")
     if reach.proxies is not None:
         peer = scope.get("client")
         try:

@@ -13,6 +13,7 @@ from typing import Final
 from fastapi import Request, Response
 
 from api import waiting
+from api.browsers import reads_page
 from api.dolphinscheduler.serving import BASE as DOLPHINSCHEDULER
 from api.gate import Application, Message, Receive, Scope, Send
 from api.problems import unavailable
@@ -65,7 +66,7 @@ class Patience:
         work.add_done_callback(self._end)
         request = Request(scope)
         told: Response = unavailable(request, SILENT)
-        if "text/html" in request.headers.get("accept", ""):
+        if reads_page(request.url.path, request.headers):
             told = self._page_of(request, told)
         await told(scope, receive, send)
 

@@ -357,15 +357,18 @@ def on_http_error(request: Request, error: Exception) -> JSONResponse:
         return problem(request, "invalid", detail, mistakes=mistakes[:_MOST_MISTAKES])
     match status:
         case 404:
-            return problem(request, "not-found", "there is nothing at this path")
+            return problem(request, "not-found", marked("there is nothing at this path"))
         case 405:
             return problem(
-                request, "method", "not by this method", headers={"Allow": _allowed(request)}
+                request,
+                "method",
+                marked("this path has other methods"),
+                headers={"Allow": _allowed(request)},
             )
         case 413:
-            return problem(request, "too-large", "the body has more than 10 MB")
+            return problem(request, "too-large", marked("the body has more than 10 MB"))
         case _ if status < 500:
-            return problem(request, "invalid", "the body can't be read")
+            return problem(request, "invalid", marked("the body can't be read"))
         case _:
             return on_any_error(request, error)
 

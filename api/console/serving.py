@@ -54,6 +54,7 @@ from api.console.table import Page, Visit
 from api.marking import marked
 from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
 from common.errors import SchedulerError
+from common.masking import mask_text
 from common.model.rights import Principal
 from operations.errors import ForbiddenError, UsageError
 from operations.log_ins import csrf_token, is_csrf_token, principal_of_session
@@ -91,6 +92,9 @@ _RENEWALS: Final = CapacityLimiter(2)
 """Open pages that ask for their parts are served two at a time: each change makes all of them ask,
 and more threads would keep the interpreter from those that tell the change itself."""
 _LARGEST_ID: Final = 2**31 - 1
+_UNAVAILABLE: Final = 503
+_TYPED: Final = ("name", "note", "reason", "user", "partitions", "cores", "size", "days")
+"""The fields of short forms whose texts the page of a refusal repeats. None of them is a secret."""
 _MOST_FIELDS: Final = 1000
 
 
@@ -212,18 +216,20 @@ def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None)
         place = request.url.path if page.method == "GET" else "/"
         query = f"?{request.url.query}" if page.method == "GET" and request.url.query else ""
         return RedirectResponse(f"{log_in.PATH}?next={quote(place + query)}", status_code=303)
-    text, principal, state = visitor.text, visitor.principal, request.app.state
+    request.scope["state"]["visitor"] = visitor
+    text, principal = visitor.text, visitor.principal
     form: Mapping[str, str] = {}
     if page.method != "GET":
         form = _form(body)
         if not is_csrf_token(text, form.get(CSRF_FIELD, "")):
             raise ForbiddenError(marked("the form is not of this session; load the page again"))
-    session = RequestSession(state.config, state.engine, principal)
-    visit = Visit(
-        session=session,
-        request=request,
-        csrf=csrf_token(text),
-        id=_id(request),
+        request.scope["state"]["typed"] = [
+            mask_text(form[name]) for name in _TYPED if form.get(name, "").strip()
+        ]
+    visit = _visit(
+        request,
+        visitor,
+        number=_id(request),
         name=str(request.path_params.get("name", "")),
         query=_query(request),
         form=form,
@@ -232,6 +238,27 @@ def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None)
         return page.serve(visit)
     with heavy_place(request, principal.user_id):
         return page.serve(visit)
+
+
+def _visit(
+    request: Request,
+    visitor: _Visitor,
+    *,
+    number: int = 0,
+    name: str = "",
+    query: Mapping[str, str] | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Visit:
+    state = request.app.state
+    return Visit(
+        session=RequestSession(state.config, state.engine, visitor.principal),
+        request=request,
+        csrf=csrf_token(visitor.text),
+        id=number,
+        name=name,
+        query=query or {},
+        form=form or {},
+    )
 
 
 def _id(request: Request) -> int:
@@ -286,11 +313,46 @@ def _problem_page(request: Request, error: Exception) -> Response:
 
 
 def page_of(request: Request, answer: Response) -> Response:
-    """Return a problem's JSON as a page, for people."""
-    problem = json.loads(bytes(answer.body))
+    """Return a problem's JSON as a page, with the navigation if a user is logged in."""
+    visit = None
+    # The database may be away, and a part of an open page has no navigation.
+    if answer.status_code < _UNAVAILABLE and HEADER not in request.headers:
+        visit = _visit_of_problem(request)
+    try:
+        return _page_of(request, answer, visit)
+    except Exception:
+        if visit is None:
+            raise
+        return _page_of(request, answer, None)
+
+
+def bare_page_of(request: Request, answer: Response) -> Response:
+    """Return a problem's JSON as a page; needs no database."""
+    return _page_of(request, answer, None)
+
+
+def _visit_of_problem(request: Request) -> Visit | None:
+    """Return the visit of a request that failed, also before it was authenticated."""
+    visitor: _Visitor | None = request.scope["state"].get("visitor")
+    if visitor is None:
+        try:
+            visitor = _visitor_of(request)
+        except Exception:  # noqa: BLE001  # The problem itself is shown all the same.
+            return None
+    return None if visitor is None else _visit(request, visitor)
+
+
+def _page_of(request: Request, answer: Response, visit: Visit | None) -> Response:
     made = rendered(
-        "problem.html", zone=None, request=request, status=answer.status_code, problem=problem
+        "problem.html",
+        zone=None,
+        request=request,
+        visit=visit,
+        status=answer.status_code,
+        problem=json.loads(bytes(answer.body)),
+        typed=request.scope["state"].get("typed", []),
     )
-    if "retry-after" in answer.headers:
-        made.headers["Retry-After"] = answer.headers["retry-after"]
+    for name in ("Retry-After", "Allow"):
+        if name in answer.headers:
+            made.headers[name] = answer.headers[name]
     return made

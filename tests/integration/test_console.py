@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, insert, select, text, update
 
+from api.browsers import PROGRAMS
 from api.console.parts import HEADER
 from api.console.rendering import POLICY, STYLE
 from api.console.serving import PAGES
@@ -420,6 +421,62 @@ def test_what_is_missing_is_a_page_that_says_so(client: TestClient, ada: str) ->
     assert "there is no process instance 2147483647" in answer.text
     assert get(client, "/runs/99999999999", ada).status_code == 422
     assert get(client, "/runs/x", ada).status_code == 422
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_a_browser_reads_every_error_as_a_page_outside_of_the_apis(
+    client: TestClient, ada: str, owner: Session, app: FastAPI, db: Engine
+) -> None:
+    def seen(place: str, session: str = ada, method: str = "GET", **more: str) -> Any:
+        headers = {"Cookie": f"{COOKIE}={session}", **BROWSER, **more}
+        return client.request(method, place, headers=headers)
+
+    vera = session_of(client, owner, "vera", "viewer")
+    a_definition(db)
+    app.state.oidc = object()  # Any unforeseen error.
+    found = {
+        404: seen("/nowhere/at/all"),
+        405: seen("/logout"),
+        403: seen("/definitions/1/edit", vera),
+        500: seen("/oidc/login?here=1"),
+    }
+    app.state.oidc = None
+    for status, answer in found.items():
+        assert answer.status_code == status
+        assert answer.headers["content-type"].startswith("text/html"), status
+        assert ('class="side"' in answer.text, 'class="reason"' in answer.text) == (True, True)
+        assert answer.headers["x-request-id"] in answer.text
+    assert found[405].headers["allow"] == "POST"
+    there = seen("/nowhere", **{"Accept-Language": "zh-CN"}).text
+    assert ('lang="zh-CN"' in there, "there is nothing" in there) == (True, False)
+    # A form that is refused repeats what was typed into it.
+    note = {"csrf_token": csrf_token(ada), "number": "9", "reason": "not before <b>Monday</b>"}
+    headers = {"Cookie": f"{COOKIE}={ada}", **BROWSER}
+    refused = client.post("/projects/1/reject", data=note, headers=headers)
+    assert refused.status_code == 404
+    assert "not before &lt;b&gt;Monday&lt;/b&gt;" in refused.text
+    # Without a log-in the page has no navigation. A name of another host gets the same page.
+    assert 'class="side"' not in seen("/nowhere", "").text
+    assert seen("/nowhere", "").status_code == 404
+    other = seen("/", Host="elsewhere.example")
+    assert (other.status_code, "<h1>" in other.text, "vera" in other.text) == (421, True, False)
+    # A program reads JSON: of the APIs whatever it accepts, elsewhere unless it names HTML.
+    for place in ("/api/v1/nowhere", "/dolphinscheduler/nowhere", "/druid/indexer/v1/nowhere"):
+        assert "html" not in seen(place).headers.get("content-type", ""), place
+    assert seen("/nowhere", Accept="*/*").json()["type"] == "/problems/not-found"
+    assert seen("/nowhere", Accept="text/html;q=0, */*").json()["status"] == 404
+
+
+def test_every_path_without_a_page_is_of_programs_or_leads_to_a_page(app: FastAPI) -> None:
+    pages = {each.path for each in PAGES} | {"/login", "/language", "/console"}
+    firsts = {
+        each.path.split("/")[1]  # type: ignore[attr-defined]
+        for each in app.routes
+        if each.path not in pages  # type: ignore[attr-defined]
+    }
+    assert firsts == {*PROGRAMS, "oidc", "static"}
 
 
 def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> None:
