@@ -9,11 +9,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a worker besides its port."""
+    """The options of a daemon in addition to its port; only `conf_dir` is for every kind."""
 
     groups: str | None = None
     reserved: bool | None = None
     slots: int | None = None
+    conf_dir: str | None = None
+    """The configuration folder of any daemon; None for none, or the one of its home."""
 
 
 def kept_options(file: Path) -> Options:
@@ -21,13 +23,14 @@ def kept_options(file: Path) -> Options:
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         groups, slots = kept.get("groups"), kept.get("slots")
-        reserved = kept.get("reserved")
+        reserved, conf_dir = kept.get("reserved"), kept.get("conf_dir")
     except (OSError, ValueError, AttributeError):
         return Options()
     return Options(
         groups=groups if isinstance(groups, str) else None,
         reserved=reserved if isinstance(reserved, bool) else None,
         slots=slots if isinstance(slots, int) else None,
+        conf_dir=conf_dir if isinstance(conf_dir, str) and conf_dir else None,
     )
 
 

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, timedelta
 from enum import StrEnum
 from functools import partial
@@ -31,21 +32,25 @@ from common.config import (
     Config,
     MasterConfig,
     WorkerConfig,
+    cluster_zone,
 )
+from common.config.zone import record_zone
 from common.embedded.firewall import PortGuard
 from common.embedded.process import exclusive
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
 from common.folders import closed_folder
 from common.port_holders import holder
-from common.ports import free_port, is_left_free, is_port_free
+from common.ports import is_left_free, is_port_free
 from common.runtime.pid_file import pid_file, running_pid
 from operations.daemon_log import log_tail
 from operations.daemon_options import Options, keep_options, kept_options
 from operations.daemon_process import Spawn, await_end, let_begin, since, spawned
 from operations.daemon_status import DaemonStatus, Started
 from operations.embedded_servers import EmbeddedServers
+from operations.free_ports import FreePorts
 from operations.freed_ports import freed
 from operations.health import WAITING, health
+from operations.kept_settings import conf_dir_of
 from operations.ports import port_in_use
 
 _QUIT_PATIENCE = timedelta(seconds=20)
@@ -109,14 +114,18 @@ class Cluster:
     ) -> list[Started]:
         """Servers, schema, workers, masters and the api-server; returns when all are ready.
 
+        With `free_ports` a daemon has the port that was chosen first for this home, while it is
+        free.
+
         What runs already is left alone and counts. If anything fails, what this call has started is
         stopped again. An api-server whose port is taken is left out, which `notify` is told.
         """
+        free = self.free_ports(notify) if free_ports else None
         wanted = [
-            *self._wanted(Kind.WORKER, workers, free_ports, options or Options()),
-            *self._wanted(Kind.MASTER, masters, free_ports, Options()),
+            *self._wanted(Kind.WORKER, workers, free, options or Options()),
+            *self._wanted(Kind.MASTER, masters, free, Options()),
         ]
-        for kind, port, own in self._wanted(Kind.API, apis, free_ports, Options()):
+        for kind, port, own in self._wanted(Kind.API, apis, free, Options()):
             if _is_there(self.home, kind, port) or self._is_free(kind, port, notify):
                 wanted.append((kind, port, own))
             else:
@@ -245,17 +254,29 @@ class Cluster:
         notify(done)
         return True
 
+    def free_ports(self, notify: Callable[[str], None]) -> FreePorts:
+        """Return the choice of free ports for this home's daemons."""
+
+        def is_free(kind: str, port: int) -> bool:
+            return self._is_free(Kind(kind), port, notify)
+
+        return FreePorts(self.home, notify=notify, is_free=is_free)
+
+    def running_ports(self, kind: Kind) -> list[int]:
+        """Return the ports of the daemons of a kind that run."""
+        return [port for other, port, _ in self.running() if other is kind]
+
     def _wanted(
-        self, kind: Kind, count: int, free_ports: bool, options: Options
+        self, kind: Kind, count: int, free: FreePorts | None, options: Options
     ) -> Iterator[tuple[Kind, int, Options]]:
         """Yield the daemons of a kind that are wanted, running ones first."""
-        running = [port for other, port, _ in self.running() if other is kind]
+        running = self.running_ports(kind)
         yield from ((kind, port, options) for port in running[:count])
         missing = count - len(running)
         port = self.configured_port(kind)
         while missing > 0:
-            if free_ports:
-                port = free_port(running)
+            if free is not None:
+                port = free.port_of(kind, running)
             if port not in running:
                 running.append(port)
                 yield kind, port, options
@@ -271,12 +292,12 @@ class Cluster:
             command.append("--reserved" if options.reserved else "--no-reserved")
         if options.slots is not None:
             command += ["--slots", str(options.slots)]
-        keep_options(self._options_file(kind, port), options)
-        environment = dict(os.environ)
-        if CONF_DIR_VARIABLE in environment:
-            # The daemon is started in another folder.
-            named = Path(environment[CONF_DIR_VARIABLE]).expanduser()
-            environment[CONF_DIR_VARIABLE] = str(named.absolute())
+        environment, file = dict(os.environ), self._options_file(kind, port)
+        folder = conf_dir_of(self.home, kept_options(file))
+        keep_options(file, replace(options, conf_dir=folder))
+        record_zone(self.home, cluster_zone(self.config))
+        if folder is not None:
+            environment[CONF_DIR_VARIABLE] = folder
         out = self._out(kind, port)
         closed_folder(out.parent)
         with out.open("wb") as output:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from common.ports import free_port
 from operations.daemon_options import Options
 from operations.daemon_status import DaemonStatus, Started
 from operations.daemons import Cluster, Kind
@@ -54,7 +53,8 @@ def start(
         case ServerName.MASTER | ServerName.WORKER | ServerName.API:
             kind = Kind(name)
             if free_ports or port == 0:
-                port = free_port()
+                running = cluster.running_ports(kind)
+                port = cluster.free_ports(notify).port_of(kind, running)
             if port is None:
                 port = cluster.configured_port(kind)
             return [cluster.start_daemon(kind, port, options)]

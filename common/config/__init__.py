@@ -1,7 +1,8 @@
 """The settings: their defaults, their sources, and the origin of each value.
 
 They are read once, at start, into frozen dataclasses: the code's defaults, then the shipped
-`conf/*.toml`, then the files of the folder that `ORCAFLOW_CONF_DIR` names, then environment
+`conf/*.toml`, then the files of the folder that `ORCAFLOW_CONF_DIR` names, or that the home's
+daemons were last started with (`common.config.folder`), then environment
 variables (`ORCAFLOW_MASTER__EXEC_THREADS`), then the options of a command line; the later wins. All
 mistakes are reported together, each with its place, and no secret is ever repeated.
 
@@ -39,6 +40,7 @@ from common.config.settings import (
     ZookeeperConfig,
 )
 from common.config.values import DERIVED_KEYS, effective, get, shown
+from common.config.zone import cluster_zone
 from common.libpq import dsn as libpq_dsn
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "OidcConfig",
     "WorkerConfig",
     "ZookeeperConfig",
+    "cluster_zone",
     "database_dsn",
     "database_url",
     "default_conf_dir",

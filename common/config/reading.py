@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from common.config.folder import folder_of, is_named, record_of
 from common.config.keys import CONF_DIR_VARIABLE, ENVIRONMENT_PREFIX, FILES, defaults, known_keys
 from common.config.settings import DEFAULT_HOME, Config
+from common.config.zone import recorded_zone, zone_record
 from common.errors import ConfigurationError
 from common.libpq import dsn as libpq_dsn
 from common.spark_config import DEFAULT, PROFILES, conf_from, is_conf, profile_of
@@ -29,13 +31,19 @@ def load(*, overrides: Mapping[str, object] | None = None) -> Config:
     mistakes: list[str] = []
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
-    for origin, layer in _layers(mistakes):
+    named = (overrides or {}).get("home")
+    for origin, layer in _layers(mistakes, home=named if isinstance(named, str) else None):
         for key, value, place in layer:
             values[key] = value
             origins[key] = place or origin
     for key, value in (overrides or {}).items():
         values[key] = value
         origins[key] = "command line"
+    if not values.get("time_zone"):
+        home = values.get("home")
+        folder = _home_from(home if isinstance(home, str) else None)
+        if zone := recorded_zone(folder):
+            values["time_zone"], origins["time_zone"] = zone, str(zone_record(folder))
     config = _validated(values, origins, mistakes)
     if mistakes or config is None:
         raise ConfigurationError("\n".join(["the configuration is wrong:", *_indented(mistakes)]))
@@ -87,27 +95,39 @@ def default_conf_dir() -> Path | None:
     return None
 
 
-def _layers(
-    mistakes: list[str],
-) -> Iterator[tuple[str, list[tuple[str, object, str]]]]:
-    """Yield each source, weakest first: its name, and its (key, value, place) triples."""
-    folders = []
+_Layer: TypeAlias = tuple[str, list[tuple[str, object, str]]]
+
+
+def _layers(mistakes: list[str], *, home: str | None = None) -> Iterator[_Layer]:
+    """Yield each source, weakest first: its name, and its (key, value, place) triples.
+
+    `home` is the folder of the data, if it is known before all sources are read.
+    """
     shipped = default_conf_dir()
-    if shipped is not None:
-        folders.append(shipped)
-    named = os.environ.get(CONF_DIR_VARIABLE)
-    if named:
-        folder = Path(named).expanduser()
-        if folder.is_dir():
-            folders.append(folder)
-        else:
-            mistakes.append(f"{CONF_DIR_VARIABLE}: {folder} is not a folder")
-    for folder in folders:
-        for file in FILES:
-            path = folder / file
-            if path.exists():
-                yield str(path), _of_file(path, mistakes)
-    yield "environment", _of_environment()
+    variables = _of_environment()
+    own = list(_files_of(shipped, mistakes)) if shipped is not None else []
+    yield from own
+    for layer in (*(layer for _, layer in own), variables) if home is None else ():
+        home = next((str(value) for key, value, _ in layer if key == "home" and value), home)
+    folder = folder_of(_home_from(home))
+    if folder is not None and folder.is_dir():
+        yield from _files_of(folder, mistakes)
+    elif folder is not None and is_named():
+        mistakes.append(f"{CONF_DIR_VARIABLE}: {folder} is not a folder")
+    elif folder is not None:
+        mistakes.append(
+            f"{record_of(_home_from(home))}: {folder} is not a folder, and the daemons of this home"
+            f" were started with it: name its new place by {CONF_DIR_VARIABLE}, or set that to"
+            " nothing for no folder"
+        )
+    yield "environment", variables
+
+
+def _files_of(folder: Path, mistakes: list[str]) -> Iterator[_Layer]:
+    for file in FILES:
+        path = folder / file
+        if path.exists():
+            yield str(path), _of_file(path, mistakes)
 
 
 def _of_file(path: Path, mistakes: list[str]) -> list[tuple[str, object, str]]:

@@ -338,7 +338,7 @@ class Config:
     home: Path = Path(DEFAULT_HOME)
     """Data, logs, pid files and tasks' directories are below it; usually set as ORCAFLOW_HOME."""
     time_zone: str = ""
-    """Zone of schedules and of times in parameters that name none; empty is this computer's."""
+    """Zone of schedules and of times in parameters that name none; empty: the home's."""
     complement_date_rule: Literal["schedule_time", "business_date"] = "schedule_time"
     """The meaning of complements' dates if the definition has no rule; 1.2's is business_date."""
     complement_uses_chosen_date: bool = True

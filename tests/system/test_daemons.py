@@ -580,7 +580,8 @@ def test_a_daemon_that_ends_while_it_is_taken_for_running_is_started(
 def test_stopping_leaves_nothing_behind_and_starting_again_finds_everything(
     operator: Operator,
 ) -> None:
-    pids = [row["pid"] for row in operator.told("server", "status")]
+    statuses = operator.told("server", "status")
+    pids = [row["pid"] for row in statuses]
     before = {pid: process_start_time(pid) for pid in pids}
     assert None not in before.values()
     operator.does("server", "stop", "standalone-server")
@@ -588,7 +589,11 @@ def test_stopping_leaves_nothing_behind_and_starting_again_finds_everything(
     assert [pid for pid in pids if process_start_time(pid) == before[pid]] == []
     assert operator.run("server", "status").returncode == 3
     assert list((operator.home / "run").glob("*.pid")) == []
-    operator.does("server", "start", "standalone-server", "--free-ports")
+    started = operator.told("server", "start", "standalone-server", "--free-ports")
+    # Bookmarks and contexts name a port.
+    assert {(row["name"], row["port"]) for row in started} <= {
+        (row["name"], row["port"]) for row in statuses
+    }
     names = [row["name"] for row in operator.told("definition", "list")]
     assert {"good", "bad", "by_hand"} <= set(names)
     assert operator.run("run", "good", "--wait").returncode == 0

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psycopg2.extensions
 import pytest
@@ -18,8 +19,10 @@ from sqlalchemy.engine import make_url
 
 from common import config as configuration
 from common.config import Config, effective, get, home, libpq_dsn, load, zookeeper_digest
+from common.config.folder import record_folder
 from common.config.keys import defaults, flattened
 from common.config.reading import _CHECKS
+from common.config.zone import cluster_zone, own_zone, record_zone, zone_record
 from common.embedded.addresses import (
     PostgresAddress,
     ZookeeperAddress,
@@ -31,6 +34,8 @@ from common.errors import ConfigurationError, ServiceUnreachableError
 from common.process_identity import process_start_time
 from common.registry.config import RegistryTls, registry_config
 from common.spark_config import mistakes as spark_mistakes
+from operations.daemon_options import Options
+from operations.kept_settings import conf_dir_of, note_on_conf_dir, notes_on_start
 
 OwnFile = Callable[[str, str], Path]
 
@@ -144,6 +149,64 @@ def test_a_folder_that_is_not_there_is_a_mistake(
 ) -> None:
     monkeypatch.setenv("ORCAFLOW_CONF_DIR", str(tmp_path / "nowhere"))
     assert f"ORCAFLOW_CONF_DIR: {tmp_path / 'nowhere'} is not a folder" in mistakes()
+
+
+def test_a_home_has_the_folder_that_its_daemons_were_last_started_with(
+    tmp_path: Path, own_file: OwnFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("ORCAFLOW_HOME", str(home))
+    own_file("worker.toml", "[worker]\nexec_threads = 8\n")
+    assert conf_dir_of(home, Options()) == str(tmp_path)
+    assert note_on_conf_dir(home) is None
+    monkeypatch.delenv("ORCAFLOW_CONF_DIR")
+    assert load().worker.exec_threads == 8
+    assert load(overrides={"home": str(tmp_path / "other")}).worker.exec_threads != 8
+    note = note_on_conf_dir(home)
+    assert note is not None
+    assert (str(tmp_path) in note, "is not set" in note) == (True, True)
+    # A daemon keeps its folder, and a new daemon uses the folder of the home.
+    assert conf_dir_of(home, Options(conf_dir="/own")) == "/own"
+    assert conf_dir_of(home, Options()) == str(tmp_path)
+    monkeypatch.setenv("ORCAFLOW_CONF_DIR", "elsewhere")
+    assert "last started with" in (note_on_conf_dir(home) or "")
+    monkeypatch.setenv("ORCAFLOW_CONF_DIR", "")
+    assert load().worker.exec_threads != 8
+    assert "not used any more" in (note_on_conf_dir(home) or "")
+    assert conf_dir_of(home, Options(conf_dir="/own")) is None
+    monkeypatch.delenv("ORCAFLOW_CONF_DIR")
+    assert (load().worker.exec_threads != 8, note_on_conf_dir(home)) == (True, None)
+
+
+def test_a_home_keeps_the_zone_that_its_daemons_were_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path))
+    assert cluster_zone(load()) == own_zone()
+    there = ZoneInfo("Asia/Tokyo" if own_zone().key != "Asia/Tokyo" else "America/Lima")
+    record_zone(tmp_path, there)
+    assert cluster_zone(load()) == there
+    (note,) = notes_on_start(load())
+    assert (there.key in note, own_zone().key in note) == (True, True)
+    monkeypatch.setenv("ORCAFLOW_TIME_ZONE", "Europe/Berlin")
+    assert cluster_zone(load()) == ZoneInfo("Europe/Berlin")
+    assert list(notes_on_start(load())) == []
+    monkeypatch.delenv("ORCAFLOW_TIME_ZONE")
+    record_zone(tmp_path, ZoneInfo("localtime"))
+    assert cluster_zone(load()) == there
+    for spoilt in ("nowhere", "../../etc/passwd", "", "\0"):
+        zone_record(tmp_path).write_text(spoilt)
+        assert cluster_zone(load()) == own_zone()
+
+
+def test_a_recorded_folder_that_is_gone_refuses_a_start_without_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCAFLOW_HOME", str(tmp_path))
+    record_folder(tmp_path, tmp_path / "gone")
+    told = mistakes()
+    assert f"{tmp_path / 'gone'} is not a folder" in told
+    assert "name its new place by ORCAFLOW_CONF_DIR" in told
 
 
 def test_variables_that_are_no_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from operations.daemon_options import Options, keep_options, kept_options
 
 @pytest.mark.parametrize("reserved", [None, False, True])
 def test_options_are_read_as_they_were_stored(tmp_path: Path, reserved: bool | None) -> None:
-    options = Options(groups="etl", reserved=reserved, slots=4)
+    options = Options(groups="etl", reserved=reserved, slots=4, conf_dir="/etc/own")
     keep_options(tmp_path / "run" / "worker.json", options)
     assert kept_options(tmp_path / "run" / "worker.json") == options
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -83,6 +83,9 @@ def start(
 ) -> None:
     """Start a daemon; it goes on by itself, and this returns when it is ready to work.
 
+    Ports of --free-ports stay those of this home while they are free. Without ORCAFLOW_CONF_DIR the
+    folder is used that this home was last started with.
+
     One that runs already is left alone, with exit code 0. standalone-server is PostgreSQL and
     ZooKeeper (unless others are configured), the schema, a worker, a master and an api-server.
     Everything is kept below ORCAFLOW_HOME. Fields: name, host, port, pid, already.
@@ -92,7 +95,7 @@ def start(
     from operations.daemon_options import Options
 
     started = servers.start(
-        _cluster(within),
+        _cluster(within, is_start=True),
         name,
         port=port,
         options=Options(groups=groups, reserved=reserved, slots=slots),
@@ -160,7 +163,7 @@ def restart(
     from operations.daemon_options import Options
 
     started = servers.restart(
-        _cluster(within),
+        _cluster(within, is_start=True),
         name,
         port=port,
         options=Options(groups=groups, reserved=reserved, slots=slots),
@@ -183,10 +186,12 @@ def status(
     Fields: name, host, port, pid, incarnation, state (ready, not ready, not answering, dead),
     since, reason.
     """
+    from common.config import cluster_zone
     from operations import servers
 
-    found = servers.statuses(_cluster(60), name, port=port)
-    _print_statuses(found, form)
+    cluster = _cluster(60)
+    found = servers.statuses(cluster, name, port=port)
+    _print_statuses(found, form, zone=cluster_zone(cluster.config))
     if not found:
         raise typer.Exit(3)
     if any(each.state != "ready" for each in found):
@@ -198,8 +203,9 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
-    health, reason, and for workers groups, reserved, slots and version, as each worker reported
-    them at its start. They are null without a report, or if PostgreSQL does not respond.
+    health, reason, database_away (seconds for which a master has not reached PostgreSQL), and for
+    workers groups, reserved, slots and version, as each worker reported them at its start. They are
+    null without a report, or if PostgreSQL does not respond.
     """
     from operations.documents.servers import member_row
     from operations.members import members_with_health
@@ -220,11 +226,16 @@ def list_(form: FormatOption = Format.TABLE) -> None:
                 say(escaped(f"{row['address']}: {row['reason']}"))
 
 
-def _cluster(within: float) -> Cluster:
+def _cluster(within: float, *, is_start: bool = False) -> Cluster:
+    """Return the daemons of this home; a start reports the settings that the home has kept."""
     from common.config import load
     from operations.daemons import Cluster
+    from operations.kept_settings import notes_on_start
 
-    return Cluster(load(), within=timedelta(seconds=within))
+    config = load()
+    for note in notes_on_start(config) if is_start else ():
+        say(escaped(note))
+    return Cluster(config, within=timedelta(seconds=within))
 
 
 def _check_options(
@@ -261,11 +272,12 @@ def _report_started(started: Sequence[Started], form: Format) -> None:
         write(f"{each.name} {each.host}:{each.port} is {how} (pid {each.pid})")
 
 
-def _print_statuses(found: Sequence[DaemonStatus], form: Format) -> None:
+def _print_statuses(found: Sequence[DaemonStatus], form: Format, *, zone: tzinfo) -> None:
     print_rows(
         [asdict(each) for each in found],
         form=form,
         columns=STATUS_COLUMNS,
+        zone=zone,
         none="No daemon of this home is running.",
     )
     if form is Format.TABLE:
