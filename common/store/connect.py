@@ -12,6 +12,7 @@ so `retrying` is for work whose repetition is harmless, which fenced and conditi
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,13 +21,14 @@ from typing import Any, Final, TypeVar
 
 import psycopg2
 import psycopg2.extensions
-from sqlalchemy import URL, create_engine, event, func, make_url, select
+from sqlalchemy import URL, create_engine, event, func, make_url
 
 # Re-exported, for callers that only pass them on and need not know the library.
 from sqlalchemy import Connection as Connection  # noqa: PLC0414
 from sqlalchemy import Engine as Engine  # noqa: PLC0414
+from sqlalchemy import select as select_rows
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from common import libpq
@@ -109,8 +111,9 @@ def engine(
 ) -> Engine:
     """Make a lazy engine: it connects when it is first used.
 
-    A connection is not probed before each use, which would cost a round trip; one that was lost
-    is noticed by the statement that fails on it, and the whole pool is renewed at that moment.
+    A connection that the server has closed, as it does when it is restarted, is replaced before
+    it is used: its socket shows that without a round trip. One that is lost later is noticed by the
+    statement that fails on it, and the whole pool is renewed at that moment.
     The time-outs are the server's own, so that a stuck statement ends there too.
 
     `by_statement`: each statement on a connection that `connect` opens is a transaction of its own,
@@ -146,9 +149,24 @@ def engine(
         made = _StatementEngine(made.pool, made.dialect, made.url, hide_parameters=True)
     event.listen(made, "handle_error", _translate_error)
     event.listen(made, "connect", _read_any_moment)
+    event.listen(made, "checkout", _check_open)
     if keys is not None:
         event.listen(made, "connect", lambda connection, _: protect(connection, keys))
     return made
+
+
+def _check_open(connection: Any, _record: object, _proxy: object) -> None:
+    """Have the pool replace a connection that the server has closed.
+
+    A server writes nothing to an idle connection but its reason to close it, or a changed setting
+    of its own; both are a reason for a new one.
+    """
+    if not connection.closed:
+        socket = select.poll()
+        socket.register(connection.fileno(), select.POLLIN)
+        if not socket.poll(0):
+            return
+    raise DisconnectionError("the server has closed this connection")
 
 
 class _StatementEngine(Engine):
@@ -219,7 +237,7 @@ def rows_alone(
 
 def server_time(db: Connection) -> datetime:
     """Return the time of the database's own clock."""
-    now: datetime = db.execute(select(func.clock_timestamp())).scalar_one()
+    now: datetime = db.execute(select_rows(func.clock_timestamp())).scalar_one()
     return now
 
 

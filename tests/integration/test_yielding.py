@@ -99,17 +99,19 @@ def test_a_greenlet_that_waits_lets_another_go_on(yielding: Engine, db: Engine) 
 
 def test_a_lost_connection_is_told_and_replaced(yielding: Engine, db: Engine) -> None:
     def read() -> object:
-        try:
-            return projects(yielding)
-        except ServiceUnreachableError:
-            return "lost"
+        return projects(yielding)
 
-    async def scene(greenlets: Greenlets[object]) -> None:
+    def lose() -> object:
         with yielding.connect() as link:
             backend = link.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        with db.connect() as link:
-            link.execute(text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": backend})
-        assert [await greenlets.begin(read) for _ in range(2)] == ["lost", 0]
+            with db.connect() as other:
+                other.execute(text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": backend})
+            with pytest.raises(ServiceUnreachableError):
+                link.execute(_PROJECTS)
+        return "lost"
+
+    async def scene(greenlets: Greenlets[object]) -> None:
+        assert [await greenlets.begin(each) for each in (lose, read)] == ["lost", 0]
         assert await asyncio.gather(*(greenlets.begin(read) for _ in range(20))) == [0] * 20
 
     side_by_side(scene, 4)
@@ -137,3 +139,28 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
         dsn = make_dsn(host="127.0.0.1", port=port, dbname="x", connect_timeout=1)
         with pytest.raises(psycopg2.OperationalError, match="timeout expired"):
             YieldingConnection(dsn)
+
+
+@pytest.mark.parametrize("factory", [None, YieldingConnection])
+@pytest.mark.parametrize("by_statement", [False, True])
+def test_connections_that_the_server_has_closed_are_replaced_before_they_are_used(
+    emptied_url: str,
+    db: Engine,
+    by_statement: bool,
+    factory: type[YieldingConnection] | None,
+) -> None:
+    """A restart of the server closes all of them."""
+    made = engine(emptied_url, by_statement=by_statement, connection_factory=factory)
+    own = text("SELECT pg_backend_pid()")
+    with made.connect() as one, made.connect() as other:
+        former = [link.execute(own).scalar_one() for link in (one, other)]
+    gone = text("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(:former)")
+    with db.connect() as link:
+        for pid in former:
+            # It waits for the end of the other process.
+            link.execute(text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": pid})
+        assert link.execute(gone, {"former": former}).scalar_one() == 0
+    with made.connect() as one, made.connect() as other:
+        now = [link.execute(own).scalar_one() for link in (one, other)]
+    assert not set(now) & set(former)
+    made.dispose()
