@@ -272,9 +272,9 @@ def lost_tasks_finding(made: Engine) -> Finding:
 
 def schedules_finding(made: Engine, config: Config) -> Finding:
     """The first ONLINE schedule that can't fire, or that all can."""
+    from common.config import cluster_zone
     from common.store.people.schedule_views import schedules
     from operations.stored_schedules import blocker
-    from operations.times import cluster_zone
 
     with made.connect() as db:
         found = schedules(db, online_only=True)
@@ -304,7 +304,7 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
     from common.config import zookeeper_hosts
     from common.tls import worker_client_context
     from operations.health import health
-    from operations.members import members
+    from operations.members import members, without_database
 
     try:
         found = members(config, zone=None, patience=timedelta(seconds=5))
@@ -325,7 +325,10 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
         for member in alive:
             host, _, port = member.address.rpartition(":")
             state, reason = health(host.strip("[]"), int(port), tls=tls)
-            if state == "ready":
+            away = without_database(member.beat)
+            if away is not None:
+                yield without_database_finding(config, member.address, away)
+            elif state == "ready":
                 yield _ok(name, f"{member.address} is ready")
             else:
                 yield Finding(
@@ -334,6 +337,18 @@ def _zookeeper(config: Config) -> Iterator[Finding]:
                     detail=f"{member.address} is {state}: {reason}",
                     cure=f"look into {config.home}/logs/{name}-server-{port}.log on its host",
                 )
+
+
+def without_database_finding(config: Config, address: str, away: str) -> Finding:
+    """Return the finding about a master that ZooKeeper reaches and that lacks the database."""
+    patience = config.master.database_patience_seconds
+    return Finding(
+        check="master",
+        result=Result.WARNING,
+        detail=f"{address} {away}; after {patience:g} s another master continues its runs, if one"
+        " reaches PostgreSQL",
+        cure="look for the reason between its host and PostgreSQL: network, firewall, pg_hba.conf",
+    )
 
 
 def firewall_findings(config: Config) -> Iterator[Finding]:

@@ -85,6 +85,13 @@ class MemberHealth:
     offer: Offer | None
 
 
+def without_database(beat: Heartbeat | None) -> str | None:
+    """Return the report of a master that does not reach PostgreSQL; None for any other daemon."""
+    if beat is None or beat.database_away is None:
+        return None
+    return f"has not reached PostgreSQL for {beat.database_away} s"
+
+
 @operation
 def members_with_health(
     session: Session, *, patience: timedelta | None = None
@@ -100,6 +107,8 @@ def members_with_health(
         of_worker = tls if member.kind is NodeKind.WORKER else None
         state, reason = health(host.strip("[]"), int(port), tls=of_worker)
         offer = offers.get(_node(member))
+        away = without_database(member.beat)
+        reason = reason if away is None else "; ".join(filter(None, (f"it {away}", reason)))
         return MemberHealth(member=member, health=state, reason=reason, offer=offer)
 
     with ThreadPoolExecutor(max_workers=_PROBED_AT_ONCE) as pool:

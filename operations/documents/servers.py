@@ -20,6 +20,7 @@ def member_row(found: MemberHealth) -> dict[str, object]:
         "beaten": beat and beat.beaten,
         "health": found.health,
         "reason": found.reason,
+        "database_away": beat and beat.database_away,
         "groups": offer and list(offer.groups),
         "reserved": offer and offer.is_reserved,
         "slots": offer and offer.slots,

@@ -212,6 +212,8 @@ def member_of(row: Mapping[str, Any]) -> MemberHealth:
             load=row["load"],
             created=datetime.fromisoformat(row["since"]),
             beaten=datetime.fromisoformat(row["beaten"]),
+            # An older api-server does not report it.
+            database_away=row.get("database_away"),
         )
     offer = None
     if row["slots"] is not None:
