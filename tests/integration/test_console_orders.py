@@ -132,6 +132,26 @@ def test_the_form_of_a_run_makes_a_complement_of_past_dates(
     assert [each["location"] for each in places] == ["/complements/1", "/complements/1"]
     with db.connect() as connection:
         assert connection.scalars(select(t.complement.c.parallelism)).all() == [2]
+    # The meaning of a date is chosen, and the look ahead names it with the line of a terminal.
+    ruled = {**form, "date_rule": "business_date", "parallelism": "3"}
+    shown = client.post(f"{place}/check", data=ruled, headers=headers)
+    assert "dates are business dates" in shown.text
+    assert "--date-rule business_date" in shown.text
+    assert client.post(place, data=ruled, headers=headers).status_code == 303
+    with db.connect() as connection:
+        rules = connection.scalars(select(t.complement.c.date_rule).order_by(t.complement.c.id))
+        assert rules.all() == ["schedule_time", "business_date"]
+    wrong = client.post(f"{place}/check", data={**form, "date_rule": "x"}, headers=headers)
+    assert wrong.status_code == 422
+    # An order that is refused shows the form with what was typed.
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(release_state=0))
+    refused = client.post(place, data=ruled, headers=headers)
+    assert refused.status_code == 409
+    for typed in ('value="2013-01-05"', 'value="business_date" selected', 'value="3"'):
+        assert typed in refused.text
+    with db.begin() as connection:
+        connection.execute(update(t.process_definition).values(release_state=1))
     late = client.post(f"{place}/check", data={**form, "parallelism": "0"}, headers=headers)
     assert (late.status_code, "must be from 1 to 1000" in late.text) == (422, True)
 

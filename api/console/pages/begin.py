@@ -20,9 +20,10 @@ from api.console.rendering import rendered
 from api.console.table import Visit, order, page, unknown
 from api.policy import Policy
 from common.clock import SystemClock
-from common.errors import NotFoundError
+from common.errors import NotAllowedError, NotFoundError
 from common.masking import MASK, is_secret
 from common.model.complement_states import Reprocess, RunOrder
+from common.model.date_rules import DateRule
 from common.model.rights import Action
 from common.model.states import FailureStrategy, Priority, TaskDependType
 from common.params.properties import DataType, Property
@@ -30,7 +31,7 @@ from operations import complementing
 from operations.complement_plans import ComplementPlan
 from operations.complementing import ComplementOptions
 from operations.environments import list_environments
-from operations.errors import UsageError
+from operations.errors import ForbiddenError, UsageError
 from operations.run_plans import RunPlan, plan_run, shown_params
 from operations.runs import begin_run
 from operations.start_params import params_of
@@ -93,6 +94,7 @@ class Asked:
     parallelism: int
     reprocess: Reprocess
     order: RunOrder
+    date_rule: DateRule | None
 
 
 def show(visit: Visit) -> Response:
@@ -117,8 +119,7 @@ def check(visit: Visit) -> Response:
         )
         plans = () if asked.first is None else _complements(visit, asked)
     except UsageError as mistake:
-        text = ": ".join(filter(None, (mistake.field, mistake.message)))
-        return _form(visit, whole, visit.form, mistake=text)
+        return _form(visit, whole, visit.form, mistake=_text(mistake))
     except NotFoundError as mistake:
         return _form(visit, whole, visit.form, mistake=str(mistake))
     dates = [plan.new.dates for plan in plans]
@@ -142,13 +143,25 @@ def check(visit: Visit) -> Response:
 
 def begin(visit: Visit) -> Response:
     """Begin it, and go to the run or the complement."""
-    session = visit.session
-    declared = plan_run(session, visit.id, now=_clock.now()).declared
-    asked = _asked(visit, declared)
-    once = visit.once(visit.id)
+    whole = plan_run(visit.session, visit.id, now=_clock.now())
+    try:
+        place = _begun(visit, _asked(visit, whole.declared))
+    except ForbiddenError:
+        raise
+    except UsageError as error:
+        return _form(visit, whole, visit.form, mistake=_text(error))
+    except (NotAllowedError, NotFoundError) as error:
+        # What was typed stays, for one more try.
+        return _form(visit, whole, visit.form, mistake=str(error), status=409)
+    return RedirectResponse(place, status_code=303)
+
+
+def _begun(visit: Visit, asked: Asked) -> str:
+    """Start the run or the complement; return the path of its page."""
+    session, once = visit.session, visit.once(visit.id)
     if asked.first is not None:
         made = complementing.create(session, visit.id, _options(asked), now=_clock.now(), once=once)
-        return RedirectResponse(f"/complements/{made[0].id}", status_code=303)
+        return f"/complements/{made[0].id}"
     command = begin_run(
         session,
         visit.id,
@@ -163,19 +176,27 @@ def begin(visit: Visit) -> Response:
         once=once,
     )
     run = waiting.await_instance(session, command, WAIT_SECONDS)
-    place = f"/definitions/{visit.id}?view=runs" if run is None else f"/runs/{run}"
-    return RedirectResponse(place, status_code=303)
+    return f"/definitions/{visit.id}?view=runs" if run is None else f"/runs/{run}"
+
+
+def _text(mistake: UsageError) -> str:
+    return ": ".join(filter(None, (mistake.field, mistake.message)))
 
 
 def _form(
-    visit: Visit, plan: RunPlan, given: Mapping[str, str], *, mistake: str | None = None
+    visit: Visit,
+    plan: RunPlan,
+    given: Mapping[str, str],
+    *,
+    mistake: str | None = None,
+    status: int = 422,
 ) -> Response:
     values = {each.prop: each.value for each in shown_params(plan.params)}
     return rendered(
         "begin.html",
         zone=visit.session.zone,
         visit=visit,
-        status=200 if mistake is None else 422,
+        status=200 if mistake is None else status,
         definition=plan.definition,
         held=plan.held,
         mistake=mistake,
@@ -246,6 +267,9 @@ def _asked(visit: Visit, declared: Sequence[Property]) -> Asked:
         parallelism=int(text),
         reprocess=Reprocess(_one_of(visit, "reprocess", "all", [str(each) for each in Reprocess])),
         order=RunOrder(_one_of(visit, "order", "ascending", [str(each) for each in RunOrder])),
+        date_rule=DateRule(_one_of(visit, "date_rule", "", [str(each) for each in DateRule]))
+        if form.get("date_rule")
+        else None,
     )
 
 
@@ -284,6 +308,7 @@ def _options(asked: Asked) -> ComplementOptions:
         parallelism=asked.parallelism,
         order=asked.order,
         reprocess=asked.reprocess,
+        date_rule=asked.date_rule,
         start_nodes=() if asked.start_nodes is None else tuple(asked.start_nodes.split(",")),
         task_depend_type=asked.depend,
         failure_strategy=asked.failure_strategy,
@@ -309,6 +334,7 @@ def _command(plan: RunPlan, asked: Asked) -> str:
         "--parallel": str(asked.parallelism),
         "--order": str(asked.order),
         "--reprocess": str(asked.reprocess),
+        "--date-rule": None if is_run else asked.date_rule,
         "--start-nodes": asked.start_nodes,
         "--priority": asked.priority.name.lower(),
         "--failure-strategy": asked.failure_strategy.name.lower(),
