@@ -100,7 +100,11 @@ def execute(call: Call) -> dict[str, int] | None:
     number = call.needed_number(*call.worded("InstanceId"))
     kind = _order(call)
     check_in(call.session, call.project, Thing.INSTANCE, [number], action=Action.OPERATE)
-    put = _put(call, number, kind)
+    return _versions(_put(call, number, kind))
+
+
+def _versions(put: PutCommand) -> dict[str, int] | None:
+    """Return the version that runs and the later one; None if there is no later one."""
     if put.version is None or put.latest_version is None or not put.has_newer_version:
         return None
     return {"version": put.version, "latestVersion": put.latest_version}
@@ -121,8 +125,12 @@ def execute_many(call: Call) -> None:
         raise refused
 
 
-def execute_task(call: Call) -> None:
-    """Execute tasks of a run that has ended, named by their codes."""
+def execute_task(call: Call) -> dict[str, int] | None:
+    """Execute tasks of a run that has ended, named by their codes.
+
+    They run as the run's copy of the definition has them; a later version is named, as `execute`
+    does.
+    """
     number = call.needed_number(*call.worded("InstanceId"))
     mode = call.choice(TaskDependType, "taskDependType", default=TaskDependType.TASK_POST)
     check_in(call.session, call.project, Thing.INSTANCE, [number], action=Action.OPERATE)
@@ -130,7 +138,7 @@ def execute_task(call: Call) -> None:
     row = definition_in(call.session, call.project, definition_id=instance.process_definition_id)
     names = _start_nodes(call, row) or ""
     try:
-        execute_tasks(call.session, number, names, mode)
+        return _versions(execute_tasks(call.session, number, names, mode))
     except NotAllowedError as error:
         raise _explained(call, number, CommandType.EXECUTE_TASK, error) from error
 

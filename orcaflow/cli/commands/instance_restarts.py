@@ -178,6 +178,8 @@ def execute(
 ) -> None:
     """Run chosen tasks of a process instance that has ended, and nothing else of it.
 
+    They run as the instance's copy of the definition has them; if a later version exists, this is
+    said.
     Exit code 3 for a task that it has not, 4 for a sub process (execute them in its own definition)
     or if it is being recovered already. Fields: command_id, instance (as in `list`), and with
     --wait tasks (as in `task list`).
@@ -245,16 +247,20 @@ def _latest(
 
 def _say_version(command: PutCommand) -> None:
     """Say which version runs, and how to take a later one."""
+    from common.model.commands import CommandType
+
     if command.version is None:
         return
     number = command.process_instance_id
     if not command.has_newer_version:
         say(f"process instance {number} runs version {command.version} of its definition")
         return
+    cure = "take it with `--with-version latest`"
+    if command.command_type is CommandType.EXECUTE_TASK:
+        cure = f"`orcaflow instance recover {number} --with-version latest` takes it"
     say(
         f"process instance {number} runs version {command.version} of its definition; version"
-        f" {command.latest_version} exists: see `orcaflow instance diff {number}`, and take it with"
-        " `--with-version latest`"
+        f" {command.latest_version} exists: see `orcaflow instance diff {number}`, and {cure}"
     )
 
 
