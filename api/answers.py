@@ -325,7 +325,10 @@ class Command(Answer):
 
 
 class Server(Answer):
-    """A living master or worker; a worker tells its groups, slots and version."""
+    """A living master or worker; a worker reports its groups, slots and version.
+
+    `database_away` is the number of seconds for which a master has not reached PostgreSQL.
+    """
 
     kind: str
     address: str
@@ -338,6 +341,7 @@ class Server(Answer):
     beaten: datetime | None
     health: str
     reason: str | None
+    database_away: int | None
     groups: list[str] | None
     reserved: bool | None
     slots: int | None
@@ -402,6 +406,8 @@ class Me(Answer):
     token_role: str | None
     token_projects: list[int] | None
     csrf_token: str | None
+    time_zone: str
+    """The zone of the cluster, in which the console and the command line show times."""
 
 
 class Released(Answer):

@@ -26,7 +26,7 @@ from setproctitle import setproctitle
 
 from common import config as configuration
 from common.clock import Clock, SystemClock
-from common.config import Config
+from common.config import Config, cluster_zone
 from common.datasource_keys import DatasourceKeyError, DatasourceKeys, key_file
 from common.embedded.servers import postgres_of, zookeeper_of
 from common.errors import SchedulerError, ServiceUnreachableError
@@ -48,7 +48,6 @@ from common.runtime.daemon import (
     product_version,
     show_standing,
     standing_problem,
-    zone_of,
 )
 from common.runtime.health import HealthServer
 from common.runtime.held import StarterGoneError, await_start
@@ -124,7 +123,7 @@ def run(config: Config) -> int:
     setproctitle(f"orcaflow {NAME} {settings.host}:{settings.port}")
     metrics.tell_build(daemon=NAME, version=product_version())
     clock = SystemClock()
-    zone = zone_of(config)
+    zone = cluster_zone(config)
     with ExitStack() as stack:
         stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
         service = Service(clock=clock)

@@ -6,9 +6,9 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from common.business_dates import business_date
+from common.config import cluster_zone
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
-from operations.times import cluster_zone
 
 if TYPE_CHECKING:
     from common.config import Config

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from common.config import cluster_zone
 from common.firing import ScheduleFaultError, timetable_of
 from common.model.states import ReleaseState
 from common.store.connect import Connection
@@ -16,7 +17,6 @@ from common.store.people.schedule_views import ScheduleView, fires_between
 from operations.scheduling import page
 from operations.session import Session, operation
 from operations.stored_schedules import as_schedule
-from operations.times import cluster_zone
 
 MOST_FIRES: Final = 2_000
 """The fires of one schedule in a calendar; what comes after them is left out."""

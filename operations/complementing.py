@@ -18,6 +18,7 @@ from common.complementing import (
     plan_complements,
     zone_of_dates,
 )
+from common.config import cluster_zone
 from common.errors import BadCommandError, NotAllowedError, SchedulerError
 from common.model.alerts import warning_group_of
 from common.model.complement_states import Downstream, OnFailure, Reprocess, RunOrder
@@ -58,7 +59,7 @@ from operations.repeating import Once, first_answer, keep_answer
 from operations.rights import change
 from operations.session import Session, operation
 from operations.start_params import checked_params, marked_params, stored_params
-from operations.times import cluster_zone, read_moment, read_zone
+from operations.times import read_moment, read_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

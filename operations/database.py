@@ -6,7 +6,7 @@ import getpass
 from dataclasses import dataclass
 from functools import partial
 
-from common.config import Config
+from common.config import Config, cluster_zone
 from common.store import schema
 from common.store.connect import Engine, place_of
 from common.store.reading import READER, reading_statements
@@ -48,7 +48,6 @@ def bring_up(config: Config, engine: Engine) -> list[str]:
 
 def _former(config: Config) -> FormerRules:
     # Imported here for the same reason.
-    from operations.times import cluster_zone
 
     return FormerRules(
         complement_uses_chosen_date=config.complement_uses_chosen_date, zone=cluster_zone(config)

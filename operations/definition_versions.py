@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.definition_diff import Difference, difference, rebound
 from common.errors import NotAllowedError, NotFoundError
 from common.model.rights import Action
@@ -44,7 +45,6 @@ from operations.reviewing import check_unreviewed
 from operations.rights import change
 from operations.secret_references import references_in
 from operations.session import Session, operation
-from operations.times import cluster_zone
 
 if TYPE_CHECKING:
     from common.model.rights import Principal

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.errors import InvalidDefinitionError, NotAllowedError, NotFoundError
 from common.model.definitions import TaskNode, read_process_json
 from common.model.rights import Action, Principal
@@ -37,7 +38,6 @@ from operations.naming import MOST_CANDIDATES, Candidate
 from operations.reviewing import check_approved, check_unreviewed
 from operations.rights import change, refusing, seen
 from operations.session import Session, operation
-from operations.times import cluster_zone
 
 _SHOWN_MISTAKES = 5
 _SHOWN_FINDINGS = 20

@@ -14,6 +14,7 @@ from itertools import islice, repeat
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from common.config import cluster_zone
 from common.cron import MissingTime, RepeatedTime, Timetable
 from common.firing import ScheduleFaultError, plan_fires, timetable_of
 from common.model.rights import Action
@@ -26,7 +27,7 @@ from operations.errors import ForbiddenError
 from operations.rights import seen
 from operations.session import Session, operation
 from operations.stored_schedules import NO_END, as_schedule, schedules_of, schedules_with_ids
-from operations.times import cluster_zone, read_moment, stored_name
+from operations.times import read_moment, stored_name
 
 MAX_OVERDUE: Final = 100_000
 """The limit for counting overdue fires in a preview; at least one is counted per schedule."""

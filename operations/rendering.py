@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from common.config import Config
+from common.config import Config, cluster_zone
 from common.errors import BadCommandError, SchedulerError
 from common.masking import mask_value, secrets_in
 from common.model.command_param import CommandParam, start_document
@@ -149,9 +149,4 @@ def _zone(document: TaskDocument, config: Config) -> ZoneInfo:
     """The zone that placeholders are read in: the run's own, else by the daemons' rule."""
     if document.timezone_id is not None:
         return zone_named(document.timezone_id)
-    if config.time_zone:
-        return ZoneInfo(config.time_zone)
-    # Here, because only a computer without a configured zone has to look up its own.
-    from tzlocal import get_localzone
-
-    return get_localzone()
+    return cluster_zone(config)

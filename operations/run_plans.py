@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from common.config import cluster_zone
 from common.dag import select
 from common.errors import InvalidDefinitionError, NotAllowedError
 from common.masking import MASK, mask_text
@@ -24,7 +25,6 @@ from common.task_types import known_task_types
 from operations.errors import UsageError
 from operations.lookup import definition_given, nodes_named
 from operations.session import Session, moment_of, operation
-from operations.times import cluster_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

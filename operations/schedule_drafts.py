@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from common.config import cluster_zone
 from common.firing import timetable_of
 from common.model.rights import Action
 from common.model.schedules import Schedule
@@ -30,7 +31,6 @@ from operations.schedule_settings import (
 )
 from operations.session import Session
 from operations.stored_schedules import schedules_with_ids, zone_of_schedule
-from operations.times import cluster_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from typing import (
 )
 from zoneinfo import ZoneInfo
 
-from common.config import Config, database_url, load
+from common.config import Config, cluster_zone, database_url, load
 from common.model.rights import DATABASE, Principal
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class Session:
         return load()
 
     @cached_property
-    def zone(self) -> tzinfo | None:
-        """The zone of dates that name none; None is this computer's own."""
-        return zone_of(self.config)
+    def zone(self) -> ZoneInfo:
+        """The cluster's zone, in which people read times, and in which dates without a zone are."""
+        return cluster_zone(self.config)
 
     @cached_property
     def url(self) -> str:
@@ -175,11 +175,6 @@ def opened(*, checked: bool = True) -> Iterator[Session]:
         yield session
     finally:
         session.close()
-
-
-def zone_of(config: Config) -> tzinfo | None:
-    """The zone of dates that name none; None is this computer's own."""
-    return ZoneInfo(config.time_zone) if config.time_zone else None
 
 
 def moment_of(text: str, zone: tzinfo | None) -> datetime:

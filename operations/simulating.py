@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from common import schedule_simulator
+from common.config import cluster_zone
 from common.errors import InvalidDefinitionError, NotFoundError
 from common.model.definitions import read_process_json
 from common.model.rights import Action, Principal
@@ -44,7 +45,7 @@ from operations.lookup import definition_named
 from operations.rights import seen
 from operations.session import Session, operation
 from operations.stored_schedules import as_schedule
-from operations.times import cluster_zone, read_moment, read_seconds
+from operations.times import read_moment, read_seconds
 from operations.worker_slots import Capacity, living_slots
 
 if TYPE_CHECKING:

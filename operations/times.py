@@ -8,15 +8,12 @@ from __future__ import annotations
 import difflib
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from common.params import parse_moment
 from common.zones import UnknownZoneError, chosen_zone, zone_named
 from operations.errors import UsageError
-
-if TYPE_CHECKING:
-    from common.config import Config
 
 _ANYBODYS_ZONES: Final = frozenset({"localtime", "posixrules"})
 """Files beside the zones, which are another zone on the next computer."""
@@ -89,16 +86,6 @@ def read_seconds(text: str, *, field: str) -> int:
         return seconds_of(text)
     except ValueError as error:
         raise UsageError(field, str(error)) from error
-
-
-def cluster_zone(config: Config) -> ZoneInfo:
-    """The zone of everything that names none, by the same rule as in the daemons."""
-    if config.time_zone:
-        return ZoneInfo(config.time_zone)
-    # Here, because only a computer without a configured zone has to be asked for its own.
-    from tzlocal import get_localzone
-
-    return get_localzone()
 
 
 def read_zone(name: str) -> ZoneInfo:

@@ -29,7 +29,7 @@ from setproctitle import setproctitle
 
 from common import config as configuration
 from common.clock import Clock, SystemClock
-from common.config import Config
+from common.config import Config, cluster_zone
 from common.destinations import listed
 from common.embedded.firewall import protect_running
 from common.errors import SchedulerError, ServiceUnreachableError
@@ -55,7 +55,6 @@ from common.runtime.daemon import (
     product_version,
     show_standing,
     standing_problem,
-    zone_of,
 )
 from common.runtime.health import HealthServer
 from common.runtime.held import StarterGoneError, await_start
@@ -166,7 +165,7 @@ class WorkerServer:
         self._config = config
         self._settings = config.worker
         self._clock: Clock = SystemClock()
-        self._zone = zone_of(config)
+        self._zone = cluster_zone(config)
         self._kill_tasks = False
         self._wakes = Wakes()
         self._host: HostLoop

@@ -77,6 +77,7 @@ def rendered(
             part=parts.part,
             visit=visit,
             here=_address(asked),
+            page_zone=_zone_name(visit),
             **values,
         )
     )
@@ -104,6 +105,11 @@ def static(request: Request) -> Response:
         # A worker has the policy of its own answer, and not that of the page.
         headers={**_HEADERS, "Cache-Control": f"public, max-age={_A_YEAR}, immutable"},
     )
+
+
+def _zone_name(visit: Visit | None) -> str:
+    """Return the name of the zone of a page's times; "" for a page without a user."""
+    return "" if visit is None else visit.session.zone.key
 
 
 def _address(request: Request | None) -> str:

@@ -19,12 +19,13 @@ from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
 from api.dolphinscheduler.dialects import Dialect
+from common.config import cluster_zone
 from common.store.people.projects import ProjectName
 from common.strict_json import strict_json
 from operations.errors import UsageError
 from operations.projects import named_project
 from operations.session import Session
-from operations.times import cluster_zone, read_moment
+from operations.times import read_moment
 
 _MOST_FIELDS: Final = 1000
 _MOST_BORDERS: Final = 3 * _MOST_FIELDS

@@ -32,6 +32,7 @@ def show_me(session: Asked, request: Request) -> dict[str, Any]:
         "csrf_token": None
         if principal.session_hash is None
         else csrf_token(cookies.session_text(request) or ""),
+        "time_zone": session.zone.key,
     }
 
 

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from zoneinfo import ZoneInfo
 
-from tzlocal import get_localzone
-
 from common import config as configuration
 from common.clock import Clock
 from common.config import Config
@@ -21,11 +19,6 @@ from common.registry.protocol import Registry, Standing
 from common.runtime import metrics
 from common.store.connect import Engine, engine
 from common.store.transaction import observe_transactions
-
-
-def zone_of(config: Config) -> ZoneInfo:
-    """The zone in which dates of parameters are read and printed."""
-    return ZoneInfo(config.time_zone) if config.time_zone else get_localzone()
 
 
 def product_version() -> str:

@@ -2,8 +2,8 @@
 
 Adds the word *row*: a mapping of field names, which are the documented names of the JSON. With
 `-o json` standard output holds one JSON document and nothing else; text for people goes to standard
-error. In a table, times are shown in the zone of whoever looks, and states by name; on a terminal
-its lines fit (`orcaflow.cli.fitting`).
+error. Times are shown in the zone of the cluster, which a table names in the heading of its first
+column of times, and states by name; on a terminal its lines fit (`orcaflow.cli.fitting`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def print_fields(row: Row, *, zone: tzinfo | None = None) -> None:
     width = max((len(name) for name in row), default=0)
     for name, value in row.items():
         if value is not None and value != "":
-            write(f"{name:<{width}}  {shown(value, zone)}")
+            write(f"{name:<{width}}  {moment(value, zone)}")
 
 
 def write_table(rows: Sequence[Row], columns: Sequence[str], *, zone: tzinfo | None = None) -> None:
@@ -137,12 +137,11 @@ def table(
     width: int | None = None,
 ) -> str:
     """Aligned columns under their names, in lines of this width; without one nothing is cut off."""
-    cells = [
-        [column.upper().replace("_", " ") for column in columns],
-        *([shown(row.get(column), zone) for column in columns] for row in rows),
-    ]
+    heads = [column.upper().replace("_", " ") for column in columns]
+    lines = [[shown(row.get(column), zone) for column in columns] for row in rows]
+    cells = [_with_zone(heads, rows, columns, zone), *lines]
     if width is not None:
-        return _fitted(columns, cells, width)
+        return _fitted(columns, cells, [heads, *lines], width)
     widths = [max(len(line[index]) for line in cells) for index in range(len(cells[0]))]
     return "\n".join(
         "  ".join(f"{cell:<{wide}}" for cell, wide in zip(line, widths, strict=True)).rstrip()
@@ -150,10 +149,30 @@ def table(
     )
 
 
-def _fitted(columns: Sequence[str], cells: list[list[str]], width: int) -> str:
+def _with_zone(
+    heads: Sequence[str], rows: Sequence[Row], columns: Sequence[str], zone: tzinfo | None
+) -> list[str]:
+    """Return the headings; the first column of times names their zone."""
+    for place, column in enumerate(columns):
+        moments = [value for row in rows if isinstance(value := row.get(column), datetime)]
+        if moments:
+            return [
+                *heads[:place],
+                f"{heads[place]} ({zone_name(moments[0], zone)})",
+                *heads[place + 1 :],
+            ]
+    return list(heads)
+
+
+def _fitted(
+    columns: Sequence[str], cells: list[list[str]], without_zone: list[list[str]], width: int
+) -> str:
+    """Return lines of this width; the zone in the headings is the first to go."""
     from orcaflow.cli.fitting import cell_width, fit, padded
 
-    lines = fit(columns, cells, width).cells
+    whole = sum(max(map(cell_width, column)) for column in zip(*cells, strict=True))
+    fits = whole + 2 * (len(columns) - 1) <= width
+    lines = fit(columns, cells if fits else without_zone, width).cells
     widths = [max(map(cell_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(padded, line, widths)).rstrip() for line in lines)
 
@@ -173,6 +192,18 @@ def shown(value: object, zone: tzinfo | None = None) -> str:
             return ", ".join(shown(item, zone) for item in value)
         case _:
             return escaped(str(value))
+
+
+def moment(value: object, zone: tzinfo | None = None) -> str:
+    """A value as a person reads it outside of a table; a time names its zone."""
+    text = shown(value, zone)
+    return f"{text} {zone_name(value, zone)}" if isinstance(value, datetime) else text
+
+
+def zone_name(at: datetime, zone: tzinfo | None) -> str:
+    """The name of a zone in the tz database; else the one that this time has in it."""
+    key: str | None = getattr(zone, "key", None)
+    return key or at.astimezone(zone).tzname() or "UTC"
 
 
 def _json(value: object) -> object:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+from zoneinfo import ZoneInfo
 
+from common.config import cluster_zone
 from common.errors import NotAllowedError
 from operations.installation import orcaflow_version
 from operations.session import News, Session
@@ -26,6 +29,15 @@ class RemoteSession(Session):
         super().__init__()
         self._client = Client(server)
         self.elsewhere = self._carry_out
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The zone of the server's cluster; this computer's for a server that names none."""
+        try:
+            name = self._client.get("/me").get("time_zone")
+            return ZoneInfo(name) if name is not None else cluster_zone(self.config)
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+            raise other_version(self._client, orcaflow_version()) from error
 
     def keep_to(self, project: str) -> None:
         """Limit the session to a project: each later request names it."""

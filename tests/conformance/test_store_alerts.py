@@ -87,8 +87,8 @@ def test_a_success_is_told_with_what_people_want_to_know_of_it(db: Tables) -> No
     )
     assert row["content"] == (
         f'["id:{owned.process_instance_id}","name:flüge-1-1767355200000","job type: scheduler",'
-        '"state: SUCCESS","recovery:NO","run time: 1","start time: 2026-01-02 12:00:00",'
-        '"end time: 2026-01-02 12:01:00","host: 10.0.0.1:5678"]'
+        '"state: SUCCESS","recovery:NO","run time: 1","start time: 2026-01-02 12:00:00 UTC",'
+        '"end time: 2026-01-02 12:01:00 UTC","host: 10.0.0.1:5678"]'
     )
 
 
@@ -120,10 +120,10 @@ def test_a_failure_is_told_with_each_valid_task_that_is_not_good(db: Tables) -> 
     place = f"1/{owned.process_instance_id}/{second}"
     assert row["content"] == (
         f'[{{"task id":"{second}","task name":"bad","task type":"SHELL","task state":"FAILURE",'
-        '"task start time":"2026-01-02 12:00:00","task end time":"2026-01-02 12:01:00",'
+        '"task start time":"2026-01-02 12:00:00 UTC","task end time":"2026-01-02 12:01:00 UTC",'
         f'"host":"10.0.0.3:1234","log path":"/logs/{place}.log"}},'
         f'{{"task id":"{never}","task name":"never","task type":"SHELL","task state":"KILL",'
-        '"task start time":"2026-01-02 12:00:00","task end time":"2026-01-02 12:00:00",'
+        '"task start time":"2026-01-02 12:00:00 UTC","task end time":"2026-01-02 12:00:00 UTC",'
         '"host":"","log path":""}]'
     )
     assert str(first) not in [task["task id"] for task in json.loads(row["content"])]

@@ -62,7 +62,7 @@ DOORS = {
         "worker/spark/managers/rest.py",
     ),
     "setproctitle": ("master/server.py", "worker/server.py", "api/server.py"),
-    "tzlocal": ("common/runtime/daemon.py", "operations/"),
+    "tzlocal": ("common/config/zone.py",),
     "alembic": ("common/store/", "sql/migrations/"),
     "cryptography": ("common/datasource_keys.py",),
     "argon2": ("operations/passwords.py",),

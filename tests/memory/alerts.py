@@ -198,7 +198,7 @@ def _too_long(row_id: int, name: str) -> str:
 
 
 def _moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _json(document: object) -> str:

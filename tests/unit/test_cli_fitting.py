@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from operations.documents.complements import COMPLEMENT_COLUMNS, DATE_COLUMNS, P
 from operations.documents.schedules import FIRE_COLUMNS, SCHEDULE_COLUMNS
 from orcaflow.cli.commands import alert, command, instance, server, worker
 from orcaflow.cli.fitting import cell_width, cut, fit
-from orcaflow.cli.output import table, terminal_width
+from orcaflow.cli.output import moment, table, terminal_width
 from orcaflow.cli.screens import simulation
 from orcaflow.cli.screens.task_table import TASK_COLUMNS
 
@@ -81,6 +83,23 @@ def test_what_fits_is_left_alone() -> None:
     rows = [{"id": 1, "name": "short", "start_time": "2026-11-20 14:27:57"}]
     columns = ("id", "name", "start_time")
     assert table(rows, columns, width=60) == table(rows, columns)
+
+
+def test_the_first_column_of_times_names_their_zone_if_there_is_room() -> None:
+    at = datetime(2026, 11, 20, 13, 27, 57, tzinfo=UTC)
+    rows = [{"id": 1, "start_time": at, "end_time": at}, {"id": 2, "start_time": None}]
+    columns, zone = ("id", "start_time", "end_time"), ZoneInfo("Europe/Berlin")
+    for width in (None, 100):
+        assert table(rows, columns, zone=zone, width=width).splitlines() == [
+            "ID  START TIME (Europe/Berlin)  END TIME",
+            "1   2026-11-20 14:27:57         2026-11-20 14:27:57",
+            "2   -                           -",
+        ]
+    assert table(rows, columns, zone=zone, width=45).splitlines()[0].split() == [
+        *("ID", "START", "TIME", "END", "TIME")
+    ]
+    assert moment(at, zone) == "2026-11-20 14:27:57 Europe/Berlin"
+    assert moment(at, UTC) == "2026-11-20 13:27:57 UTC"
 
 
 def test_a_long_name_is_cut_before_anything_else() -> None:

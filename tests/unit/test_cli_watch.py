@@ -85,7 +85,7 @@ def drawn(sight: RunSnapshot, dag: str, *, height: int = 24) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=80, height=height, color_system=None)
     last: list[RenderableType] = []
-    Tree(console, last.append, a_dag(dag)).show(sight, now=LATER)
+    Tree(console, last.append, a_dag(dag), UTC).show(sight, now=LATER)
     console.print(last[-1])
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
@@ -131,7 +131,7 @@ def test_a_pipe_gets_a_line_for_each_change_and_none_for_a_look() -> None:
     lines.show(running, now=LATER)
     lines.show(a_sight(an_attempt("a", TaskState.SUCCESS)), now=LATER)
     assert told == [
-        "process instance 12 (nightly-1-1):",
+        "process instance 12 (nightly-1-1), times in UTC:",
         "2026-01-02 12:00:00  a  RUNNING",
         "2026-01-02 12:01:30  a  SUCCESS  3.0s",
     ]

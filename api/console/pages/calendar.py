@@ -16,13 +16,13 @@ from api.console.week import DAYS, Fire, days_of, monday_of
 from api.marking import marked
 from api.policy import LIST
 from common.clock import SystemClock
+from common.config import cluster_zone
 from common.errors import NotFoundError
 from common.schedule_simulator import TooManyFiresError
 from operations import simulating
 from operations.calendars import CalendarFire, calendar
 from operations.documents.simulations import simulation_document
 from operations.errors import UsageError
-from operations.times import cluster_zone
 
 _LIMIT: Final = 50
 _FIRST: Final = date(1970, 1, 5)

@@ -16,6 +16,7 @@ from api.console.table import Page, Visit, page
 from api.marking import marked
 from api.policy import BASE, POLICIES
 from common.clock import SystemClock
+from common.config import cluster_zone
 from operations import (
     alerts,
     audits,
@@ -37,7 +38,6 @@ from operations.documents.servers import member_row
 from operations.documents.streams import stream_row
 from operations.documents.topologies import line_row
 from operations.errors import UsageError
-from operations.times import cluster_zone
 
 _LIMIT: Final = 50
 _LARGEST_ID: Final = 2**31 - 1

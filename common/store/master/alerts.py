@@ -248,7 +248,7 @@ def _state_name(state: int) -> str:
 
 
 def _time(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _json(value: object) -> str:

@@ -363,9 +363,8 @@ def show(
     if found.schedules:
         write("\nschedules:")
         rows = [schedule_cells(view, zone=found.zone) for view in found.schedules]
-        write_table(
-            rows, [each for each in SCHEDULE_COLUMNS if each not in ("definition", "project")]
-        )
+        own = tuple(each for each in SCHEDULE_COLUMNS if each not in ("definition", "project"))
+        write_table(rows, own, zone=session.zone)
     for mistake in found.mistakes:
         say(f"mistake: {mistake}")
 

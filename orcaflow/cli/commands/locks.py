@@ -59,6 +59,7 @@ def list_(
         rows,
         form=form,
         columns=("dataset", "interval", "type", "state", "priority", "since", "tasks"),
+        zone=session.zone,
         none="No task holds a lock, or waits for one",
     )
 

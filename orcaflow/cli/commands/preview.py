@@ -59,13 +59,11 @@ def preview(
     master has carried out yet: schedule_id, since, number, outcomes).
     """
     from common.clock import SystemClock
-    from common.config import load
     from common.cron import MissingTime, RepeatedTime
     from operations import previewing
     from operations.documents.schedules import preview_document
     from operations.schedule_settings import read_cron
     from operations.session import opened
-    from operations.times import cluster_zone
     from orcaflow.cli.screens.preview import print_preview
 
     if (target is None) == (cron is None):
@@ -74,7 +72,8 @@ def preview(
         raise typer.BadParameter("--zone, --missing and --repeated go with --cron")
     now = SystemClock().now()
     if cron is not None:
-        own = zone_given(zone) or cluster_zone(load())
+        with opened() as session:
+            own = zone_given(zone) or session.zone
         previewed = previewing.of_line(
             read_cron(cron),
             zone=own,

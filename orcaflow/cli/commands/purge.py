@@ -10,10 +10,10 @@ from orcaflow.cli.output import (
     Format,
     FormatOption,
     escaped,
+    moment,
     print_json,
     print_rows,
     say,
-    shown,
     write,
 )
 
@@ -70,7 +70,7 @@ def purge(
             if form is Format.JSON:
                 print_json(row)
                 return
-            write(f"ended before {shown(before, session.zone)}, and needed by nothing:")
+            write(f"ended before {moment(before, session.zone)}, and needed by nothing:")
             for table, count in found.rows.items():
                 write(f"  {table:<26} {count:>10}")
             print_rows(

@@ -71,11 +71,10 @@ def list_(
     from operations import scheduling
     from operations.documents.schedules import SCHEDULE_COLUMNS, schedule_cells, schedule_row
     from operations.session import opened
-    from operations.times import cluster_zone
 
     with opened() as session:
         found = scheduling.find(session, definition_name=name)
-    zone = cluster_zone(session.config)
+    zone = session.zone
     row_of = schedule_row if form is Format.JSON else schedule_cells
     print_rows(
         [row_of(view, zone=zone) for view in found],
@@ -98,11 +97,10 @@ def show(schedule_id: ScheduleId, form: FormatOption = Format.TABLE) -> None:
     from operations import scheduling
     from operations.documents.schedules import coming_cells, details_document, schedule_cells
     from operations.session import opened
-    from operations.times import cluster_zone
 
     with opened() as session:
         details = scheduling.details(session, schedule_id, now=SystemClock().now())
-    zone = cluster_zone(session.config)
+    zone = session.zone
     document = details_document(details, zone=zone)
     if form is Format.JSON:
         print_json(document)

@@ -7,7 +7,7 @@ from datetime import tzinfo
 
 from common.why import Cause
 from operations.documents.causes import cause_rows
-from orcaflow.cli.output import Format, escaped, print_json, shown, write
+from orcaflow.cli.output import Format, escaped, moment, print_json, write
 
 
 def print_causes(causes: Sequence[Cause], *, form: Format, zone: tzinfo | None) -> None:
@@ -20,9 +20,9 @@ def print_causes(causes: Sequence[Cause], *, form: Format, zone: tzinfo | None) 
 
 
 def _write_tree(cause: Cause, lead: str, below: str, zone: tzinfo | None) -> None:
-    since = f" (since {shown(cause.since, zone)})" if cause.since else ""
+    since = f" (since {moment(cause.since, zone)})" if cause.since else ""
     write(f"{lead}{escaped(cause.text)}{since}")
-    at = shown(cause.next_at, zone) if cause.next_at else None
+    at = moment(cause.next_at, zone) if cause.next_at else None
     bar = "│ " if cause.because else "  "
     if cause.next is not None:
         when = f", at {at}" if at else ""

@@ -19,9 +19,9 @@ from orcaflow.cli.output import (
     Format,
     Row,
     escaped,
+    moment,
     print_json,
     say,
-    shown,
     table,
     terminal_width,
     write,
@@ -106,5 +106,5 @@ def _expected_end(
             f" {counted(estimate.runs, 'successful run')}) = {duration(estimate.total)}"
         )
     if end is not None:
-        lines.append(f"begun now, it would end at about {shown(end, zone)}")
+        lines.append(f"begun now, it would end at about {moment(end, zone)}")
     return "\n".join(lines)

@@ -26,7 +26,7 @@ from operations.instances import RunSnapshot, dag_of, snapshot_of
 from operations.session import Session
 from operations.texts import duration
 from operations.worker_logs import last_lines_anywhere
-from orcaflow.cli.output import escaped, escaped_log, shown
+from orcaflow.cli.output import escaped, escaped_log, moment, shown, zone_name
 from orcaflow.cli.screens.progress import bar, progress_words, where
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _display(
 
     console = Console(stderr=not to_stdout)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        yield Tree(console, lambda drawn: live.update(drawn, refresh=True), dag)
+        yield Tree(console, lambda drawn: live.update(drawn, refresh=True), dag, zone)
 
 
 class Lines:
@@ -210,7 +210,10 @@ class Lines:
     def show(self, snapshot: RunSnapshot, *, now: datetime) -> None:
         instance = snapshot.instance
         if self._state is None:
-            self._put(f"process instance {instance.id} ({escaped(instance.name)}):")
+            zone = zone_name(now, self._zone)
+            self._put(
+                f"process instance {instance.id} ({escaped(instance.name)}), times in {zone}:"
+            )
         for task in snapshot.tasks.values():
             is_promised = _is_promised(task, snapshot)
             known = (task.attempt, task.state, is_promised)
@@ -224,9 +227,10 @@ class Lines:
                 self._put(f"{shown(now, self._zone)}  {escaped(task.name)}  {again}")
                 continue
             span = task_duration(task, now=now) if task.end_time else None
+            attempt = _attempt(task, self._zone, is_promised=is_promised)
             self._put(
                 f"{shown(now, self._zone)}  {escaped(task.name)}"
-                f"  {name_of(TaskState, task.state)}{_attempt(task, is_promised=is_promised)}"
+                f"  {name_of(TaskState, task.state)}{attempt}"
                 f"{'' if span is None else f'  {duration(span)}'}{_end_of_application(task)}"
             )
             self._report_application(task, now)
@@ -255,8 +259,13 @@ class Tree:
     """The DAG from its heads down, redrawn in place."""
 
     def __init__(
-        self, console: Console, draw: Callable[[RenderableType], None], dag: Dag | None
+        self,
+        console: Console,
+        draw: Callable[[RenderableType], None],
+        dag: Dag | None,
+        zone: tzinfo | None,
     ) -> None:
+        self._zone = zone
         self._console = console
         self._draw = draw
         self._dag = dag
@@ -294,7 +303,7 @@ class Tree:
             task = snapshot.tasks.get(name)
             label = f"  {'  ' * self._depth.get(name, 0) + escaped(name):<{width}}  "
             is_promised = task is not None and _is_promised(task, snapshot)
-            lines.append(_line(label, task, now, is_promised=is_promised))
+            lines.append(_line(label, task, now, self._zone, is_promised=is_promised))
             place = "" if task is None or task.end_time is not None else where(task)
             if place and spare > 0:
                 spare -= 1
@@ -314,7 +323,14 @@ class Tree:
         return [*known, *others]
 
 
-def _line(head: str, task: TaskInstanceView | None, now: datetime, *, is_promised: bool) -> Text:
+def _line(
+    head: str,
+    task: TaskInstanceView | None,
+    now: datetime,
+    zone: tzinfo | None,
+    *,
+    is_promised: bool,
+) -> Text:
     from rich.text import Text
 
     state = _WAITING if task is None else (name_of(TaskState, task.state) or "")
@@ -323,7 +339,7 @@ def _line(head: str, task: TaskInstanceView | None, now: datetime, *, is_promise
         head,
         (f"{_sign(state)} {state:<10}", _style(state)),
         f"{'' if span is None else duration(span):>8}",
-        "" if task is None else _attempt(task, is_promised=is_promised),
+        "" if task is None else _attempt(task, zone, is_promised=is_promised),
         *(() if task is None else _application(task)),
     )
 
@@ -392,9 +408,9 @@ def _is_paused(snapshot: RunSnapshot) -> bool:
     return snapshot.instance.state == ProcessState.PAUSE
 
 
-def _attempt(task: TaskInstanceView, *, is_promised: bool) -> str:
+def _attempt(task: TaskInstanceView, zone: tzinfo | None, *, is_promised: bool) -> str:
     if is_promised:
-        return f"  attempt {task.attempt}, tried again at {shown(task.retry_at)}"
+        return f"  attempt {task.attempt}, tried again at {moment(task.retry_at, zone)}"
     return f"  attempt {task.attempt}" if task.attempt > 1 else ""
 
 
