@@ -153,6 +153,23 @@ def test_a_stop_behind_more_runs_than_are_taken_at_once_is_not_held_up_by_them(
     assert handled == [waiting[0], stop, child]
 
 
+@pytest.mark.parametrize("room", [0, 1, 100])
+def test_a_stop_behind_more_children_than_are_taken_at_once_is_not_held_up_by_them(
+    db: Tables, room: int
+) -> None:
+    """A run may start thousands of children, and the stop may be for this run."""
+    children = [a_command(db, parent_task_instance_id=4711 + n) for n in range(5)]
+    start = a_command(db)
+    stop = a_command(db, command_type=9)
+    drop = always(Drop(reason="only the choice matters"))
+    handled = [one.command_id for one in take(db, drop, limit=3, room=room)]
+    assert sorted(handled) == [*children[:2], stop]
+    handled = [one.command_id for one in take(db, drop, limit=3, room=room)]
+    assert sorted(handled) == children[2:]
+    handled = [one.command_id for one in take(db, drop, limit=3, room=room)]
+    assert handled == ([start] if room else [])
+
+
 def test_t36_t36d_without_room_pauses_stops_and_sub_processes_are_taken_all_the_same(
     db: Tables,
 ) -> None:

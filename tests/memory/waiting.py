@@ -29,7 +29,7 @@ def waiting(
             batch.append(row)
     behind = [row for row in others if row not in batch and not _needs_room(row)]
     # Those that need no room go before the others if the limit is not enough for all.
-    chosen = sorted([*batch, *behind], key=_needs_room)[: max(limit, 0)]
+    chosen = sorted([*batch, *behind], key=_rank)[: max(limit, 0)]
     batch = sorted(chosen, key=others.index)
     spare -= sum(map(_needs_room, batch))
     # Commands of complement dates get the room and the places that no other run takes.
@@ -68,6 +68,13 @@ def _turn(row: CommandRecord) -> tuple[float, int, int]:
     """A minute of waiting counts as much as a level of priority (T68)."""
     priority = 2 if row.process_instance_priority is None else row.process_instance_priority
     return row.update_time.timestamp() + 60 * priority, priority, row.id
+
+
+def _rank(row: CommandRecord) -> int:
+    """Return the place of commands about runs, of children, and of those that need room."""
+    if row.command_type in _ROOMLESS:
+        return 0
+    return 2 if _needs_room(row) else 1
 
 
 def _needs_room(row: CommandRecord) -> bool:

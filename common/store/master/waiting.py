@@ -122,17 +122,25 @@ _HAS_NOT_TO_WAIT: Final = or_(
 )
 
 
-# Some of them, found by the index that holds nothing else. In the order of turns, a planner without
-# statistics, as of a table that is empty whenever it is analyzed, would look for them through all
-# that wait for room: 20 ms of ten thousand, each time.
+# Found by indexes that hold nothing else. In the order of turns, a planner without statistics, as
+# of a table that is empty whenever it is analyzed, would read all commands that wait for room to
+# find them: 20 ms of ten thousand, each time. Commands about runs are found apart from children, of
+# which hundreds of thousands may wait, because a stop may be for the run that starts them.
 _ROOMLESS_AT_ONCE: Final = 1_000
-_ROOMLESS: Final = func.array(
-    select(command.c.id)
-    .where(_NEEDS_NO_ROOM, ~_IS_DATE, _HAS_NOT_TO_WAIT)
-    .order_by(command.c.id)
-    .limit(_ROOMLESS_AT_ONCE)
-    .scalar_subquery()
-)
+_ABOUT_RUNS: Final = command.c.command_type.in_(ROOMLESS_COMMANDS)
+
+
+def _ids(which: ColumnElement[bool]) -> Any:
+    return func.array(
+        select(command.c.id)
+        .where(which, ~_IS_DATE, _HAS_NOT_TO_WAIT)
+        .order_by(command.c.id)
+        .limit(_ROOMLESS_AT_ONCE)
+        .scalar_subquery()
+    )
+
+
+_ROOMLESS: Final = func.array_cat(_ids(_ABOUT_RUNS), _ids(_NEEDS_NO_ROOM))
 
 
 _SIZE: Final = func.coalesce(func.octet_length(command.c.command_param), 0)
@@ -144,8 +152,12 @@ DATES_WAIT: Final = (
 )
 
 
-def _first(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> Select[Any]:
-    """Select the first `page` of these."""
+def _first(
+    which: ColumnElement[bool],
+    *besides: ColumnElement[Any],
+    before: tuple[ColumnElement[Any], ...] = (),
+) -> Select[Any]:
+    """Select the first `page` of these, by `before` and their turns."""
     return (
         select(
             command.c.id,
@@ -172,17 +184,23 @@ def _first(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> Select[A
         )
         .where(which)
         .where(_HAS_NOT_TO_WAIT)
-        .order_by(text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
+        .order_by(*before, text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
         .limit(bindparam("page"))
     )
 
 
-def _locked(which: ColumnElement[bool], *besides: ColumnElement[Any]) -> FixedStatement:
-    return FixedStatement(_first(which, *besides).with_for_update(skip_locked=True))
+def _locked(
+    which: ColumnElement[bool],
+    *besides: ColumnElement[Any],
+    before: tuple[ColumnElement[Any], ...] = (),
+) -> FixedStatement:
+    return FixedStatement(_first(which, *besides, before=before).with_for_update(skip_locked=True))
 
 
 _OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), DATES_WAIT.label("dates_wait"))
-_BEHIND: Final = _locked(and_(command.c.id == any_(_ROOMLESS), _BESIDES))
+_BEHIND: Final = _locked(
+    and_(command.c.id == any_(_ROOMLESS), _BESIDES), before=(case((_ABOUT_RUNS, 0), else_=1),)
+)
 _DATES: Final = _locked(_IS_DATE)
 # The same with the project of each command, for a master in which a project could exceed its share.
 # The others leave full projects out, so `_BEHIND` finds their commands that need no room. They find
@@ -210,8 +228,8 @@ def lock_waiting(
     """Select the commands to handle now: all others in order, then dates of complements.
 
     No more rows are locked than there is room for: a full master that takes one of thousands
-    at a time would write to fifty for each. A command that needs no room is taken from behind
-    those that wait for some, too, and before them if the limit is not enough for all.
+    at a time would write to fifty for each. If the limit is not enough for all, commands about
+    runs go first, then children, then commands that need room.
     """
     asked = {"param_limit": param_limit_bytes}
     rows: list[CommandRow] = []
@@ -288,18 +306,19 @@ def command_row(row: AnyRow) -> CommandRow:
 def _within(
     limit: int, first: Sequence[CommandRow], behind: Sequence[CommandRow]
 ) -> list[CommandRow]:
-    """Return as many of these as the limit allows, in order; those that need no room go first."""
-    places = limit - len(first) + sum(map(_needs_room, first))
-    behind = behind[:places]
-    places -= len(behind)
-    kept = []
-    for row in first:
-        if _needs_room(row):
-            if not places:
-                continue
-            places -= 1
-        kept.append(row)
-    return [*kept, *behind]
+    """Return as many of these as the limit allows, in order.
+
+    Commands about runs go first, then children, then commands that need room.
+    """
+    rows = [*first, *behind]
+    chosen = {row.id for row in sorted(rows, key=_rank)[:limit]}
+    return [row for row in rows if row.id in chosen]
+
+
+def _rank(row: CommandRow) -> int:
+    if row.command_type in ROOMLESS_COMMANDS:
+        return 0
+    return 2 if _needs_room(row) else 1
 
 
 def _needs_room(row: CommandRow | AnyRow) -> bool:

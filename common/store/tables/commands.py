@@ -101,6 +101,12 @@ Index(
         f"command_type IN ({listed(_NEED_NO_ROOM)}) OR parent_task_instance_id <> 0"
     ),
 )
+# The first of these, which hundreds of thousands of children may be ahead of.
+Index(
+    "t_ds_command_about_runs_idx",
+    command.c.id,
+    postgresql_where=text(f"command_type IN ({listed(_NEED_NO_ROOM)})"),
+)
 # Of two recoveries of an instance that people ask for, the second is refused. What masters ask of
 # themselves (types 2 and 11) is apart from that: two that see the same dead master insert one
 # recovery, not two, and a person's recovery of a run that goes on does not hold up its failover.
