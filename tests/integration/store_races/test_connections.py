@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, event, text, update
 from sqlalchemy.exc import ProgrammingError
 
+from common.errors import ServiceUnreachableError
 from common.model.decisions import FinishProcess, FinishTask
 from common.model.states import ProcessState, TaskState
 from common.store import tables as t
@@ -97,6 +98,22 @@ def test_an_idle_connection_that_is_lost_costs_neither_a_look_nor_a_save_anythin
     _end_sessions_of(there, "here")
     assert owned in store.owned(MASTER)
     _end_sessions_of(there, "here")
+    assert save(here, owned, a_submit("a")).lost == frozenset()
+
+
+def test_a_connection_that_is_lost_in_a_save_is_a_clear_error(
+    here: Engine, there: Engine, heard: None
+) -> None:
+    owned = a_run(here)
+
+    @event.listens_for(here, "before_cursor_execute", once=True)
+    def _lose(*_: Any) -> None:
+        _end_sessions_of(there, "here")
+
+    with pytest.raises(ServiceUnreachableError) as caught:
+        save(here, owned, a_submit("a"))
+    assert "INSERT" not in str(caught.value)
+    assert "SELECT" not in str(caught.value)
     assert save(here, owned, a_submit("a")).lost == frozenset()
 
 
