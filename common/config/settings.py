@@ -125,7 +125,7 @@ class MasterConfig:
     """Percentage of exec_threads for one project while others exist; 100 disables the limit."""
     exec_task_num: Annotated[int, Ge(0)] = 0
     """Tasks of one process instance on workers at the same time; 0 is no limit but the slots."""
-    sub_process_depth: Positive = 10
+    sub_process_depth: Positive = 100
     """Levels of sub-processes below a process instance; a task that would start more fails."""
     sub_process_runs: Positive = 1000
     """Live and waiting sub-processes of one root instance; a task that would start more fails."""

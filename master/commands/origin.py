@@ -22,5 +22,5 @@ class Origin:
     graph: Callable[[str], ProcessGraph]
     date_rule: DateRule = DateRule.SCHEDULE_TIME
     """The meaning of the dates of complements whose definitions name none (contract §9.2)."""
-    sub_process_depth: int = 10
+    sub_process_depth: int = 100
     """The levels of sub-processes that a process instance may have below it."""

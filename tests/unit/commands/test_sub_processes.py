@@ -115,13 +115,13 @@ def test_a_definition_that_would_run_inside_itself_is_refused_with_the_line_t36e
 
 
 def test_x81_a_sub_process_that_is_too_deep_is_refused_with_the_setting() -> None:
-    within = tuple(range(11, 21))
+    within = tuple(range(11, 111))
     assert begun_child(ancestors=within).process_definition_id == 3
     parent = a_parent(ancestors=(10, *within), root_id=7)
     found = planned(read(LINE, **OF_TASK_45), a_definition(), parent=parent)
     assert why(found) == (
-        "process definition 'flights' would run at level 11 of sub-processes below process"
-        " instance 7; master.sub_process_depth allows 10 levels"
+        "process definition 'flights' would run at level 101 of sub-processes below process"
+        " instance 7; master.sub_process_depth allows 100 levels"
     )
 
 
