@@ -321,7 +321,7 @@ def retry_whatever_the_reason(patch: pytest.MonkeyPatch) -> None:
 
 def keep_room_while_waiting(patch: pytest.MonkeyPatch) -> None:
     """Runs that wait for others take the room that those need to begin (trap T67)."""
-    patch.setattr("master.loops.run_worker._takes_room", lambda run: not run.context.hands_up)
+    patch.setattr("master.loops.run_worker.takes_room", lambda run: not run.context.hands_up)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

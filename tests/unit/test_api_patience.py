@@ -49,13 +49,13 @@ def asked(
     return {"type": "http", "app": app, "path": path, "headers": headers, "state": {}}
 
 
-async def given_up(accept: bytes = b"*/*") -> list[Any]:
+async def given_up(path: str = "/api/v1/me", accept: bytes = b"*/*") -> list[Any]:
     slow, sent = Slow(), list[Any]()
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await Patience(slow, page_of=page_of)(asked(0.0, accept=accept), nothing, send)
+    await Patience(slow, page_of=page_of)(asked(0.0, path, accept=accept), nothing, send)
     slow.begin.set()
     slow.end.set()
     await slow.has_ended.wait()
@@ -69,8 +69,13 @@ def test_what_is_said_after_it_was_given_up_is_dropped() -> None:
 
 
 def test_a_browser_is_given_a_page() -> None:
-    begin, end = asyncio.run(given_up(accept=b"text/html,*/*;q=0.8"))
+    begin, end = asyncio.run(given_up("/runs", accept=b"text/html,*/*;q=0.8"))
     assert (begin["status"], end["body"]) == (503, b"<p>503")
+
+
+def test_a_path_for_programs_answers_a_browser_with_json() -> None:
+    begin, end = asyncio.run(given_up(accept=b"text/html"))
+    assert (begin["status"], b"unavailable" in end["body"]) == (503, True)
 
 
 async def begun(scope: dict[str, Any], *, late: bool = False) -> list[Any]:
