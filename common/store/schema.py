@@ -380,6 +380,9 @@ def _upgrade(engine: Engine, os_user: str, former: Callable[[], FormerRules]) ->
         db.execute(text("SET LOCAL statement_timeout = 0"))
         db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
         db.execute(text(f"SET LOCAL lock_timeout = {_LOCK_WAIT // timedelta(milliseconds=1)}"))
+        # The backend caches that a table does not exist, and drops that only when it locks a table:
+        # another upgrade may have created ours while this one waited.
+        db.execute(text("SELECT 1 FROM pg_class LIMIT 1"))
         found = revision(db)
         if found == REVISION:
             # The role may be newer than the schema, or the views may be older than this code.
