@@ -26,7 +26,7 @@ NARROW: Final = (390, 780)
 ZOOMED: Final = (680, 390)
 """A wide window at 200 %."""
 _IS_REQUIRED: Final = os.environ.get("ORCAFLOW_BROWSER") == "required"
-_MOST_TABS: Final = 150
+_MOST_TABS: Final = 400
 _PATIENCE_MS: Final = 60_000
 _VIOLATIONS: Final = """
 document.addEventListener("securitypolicyviolation", (event) =>
