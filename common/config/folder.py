@@ -1,4 +1,4 @@
-"""The configuration folder of a home: the one that its daemons were last started with.
+"""The configuration folder of a home: the folder with which its daemons were last started.
 
 A start that names a folder by `ORCAFLOW_CONF_DIR` records it. Without the variable that folder is
 used again, so that a restart from another shell has the same settings; the variable with an empty

@@ -25,7 +25,7 @@ def cluster_zone(config: Config) -> ZoneInfo:
 
 def own_zone() -> ZoneInfo:
     """Return the zone of this computer, or of this shell."""
-    # Imported here because a configured zone needs no look at the computer.
+    # Imported here because only a cluster without a configured zone reads the computer's.
     from tzlocal import get_localzone
 
     return get_localzone()

@@ -112,7 +112,7 @@ def engine(
     """Make a lazy engine: it connects when it is first used.
 
     A connection that the server has closed, as it does when it is restarted, is replaced before
-    it is used: its socket shows that without a round trip. One that is lost later is noticed by the
+    it is used: its socket shows that without a round trip. A later loss is noticed by the
     statement that fails on it, and the whole pool is renewed at that moment.
     The time-outs are the server's own, so that a stuck statement ends there too.
 

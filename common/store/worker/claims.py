@@ -135,7 +135,7 @@ _CLAIMABLE: Final = (
     # If a worker was chosen for an attempt, only that worker may claim it.
     .where(or_(task_instance.c.host.is_(None), task_instance.c.host == bindparam("worker_host")))
     .where(process_instance.c.state.in_(LIVE_PROCESS_STATES))
-    # The name of a queue entry tells whose it is, and only masters write that.
+    # Only masters write queue entries, and the name of an entry contains the worker group.
     .where(
         or_(
             cast(bindparam("queued"), Boolean),
