@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from common.whole_files import write_whole
 
 _NAME: Final = "orcaflow"
 _READABLE = 0o644
@@ -67,11 +69,5 @@ def read(path: Path, home: str) -> str:
 
 def put(path: Path, text: str, *, private: bool = False) -> None:
     """Have a file with this text, as a whole or not at all; no error if it can't be had."""
-    try:
-        number, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(number, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.chmod(fresh, _PRIVATE if private else _READABLE)  # noqa: PTH101
-        os.replace(fresh, path)  # noqa: PTH105
-    except OSError:
-        return
+    with suppress(OSError):
+        write_whole(path, text, mode=_PRIVATE if private else _READABLE)

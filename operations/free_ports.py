@@ -12,6 +12,7 @@ from pathlib import Path
 
 from common.port_holders import holder
 from common.ports import free_port, is_port_free
+from common.whole_files import write_whole
 
 
 class FreePorts:
@@ -66,6 +67,4 @@ class FreePorts:
 
     def _write(self, kept: dict[str, list[int]]) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        written = self._file.with_suffix(".new")
-        written.write_text(json.dumps(kept) + "\n", encoding="utf-8")
-        written.replace(self._file)
+        write_whole(self._file, json.dumps(kept) + "\n")

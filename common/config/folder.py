@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from common.config.keys import CONF_DIR_VARIABLE
+from common.whole_files import write_whole
 
 _RECORD: Final = Path("run", "conf-dir")
 
@@ -56,6 +57,4 @@ def record_folder(home: Path, folder: Path | None) -> None:
         record.unlink(missing_ok=True)
         return
     record.parent.mkdir(parents=True, exist_ok=True)
-    written = record.with_suffix(".new")
-    written.write_text(f"{folder}\n", encoding="utf-8")
-    written.replace(record)
+    write_whole(record, f"{folder}\n")

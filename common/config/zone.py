@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
+from common.whole_files import write_whole
+
 if TYPE_CHECKING:
     from common.config.settings import Config
 
@@ -51,9 +53,7 @@ def record_zone(home: Path, zone: ZoneInfo) -> None:
         return
     record = zone_record(home)
     record.parent.mkdir(parents=True, exist_ok=True)
-    written = record.with_suffix(".new")
-    written.write_text(f"{zone.key}\n", encoding="utf-8")
-    written.replace(record)
+    write_whole(record, f"{zone.key}\n")
 
 
 def _is_known(name: str) -> bool:
