@@ -131,12 +131,15 @@ class Visitor:
         expect((page or self.page).locator(selector)).to_contain_text(text, timeout=_PATIENCE_MS)
 
     def tab_to(self, selector: str) -> None:
-        """Press Tab until what has the focus is this, as somebody without a mouse would."""
+        """Wait for an element, then press Tab until it has the focus."""
+        self.page.wait_for_selector(selector, state="attached", timeout=_PATIENCE_MS)
         for _ in range(_MOST_TABS):
             self.page.keyboard.press("Tab")
             if self.page.evaluate("selector => document.activeElement.matches(selector)", selector):
                 return
-        pytest.fail(f"Tab does not lead to {selector}")
+        focused = self.page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+        shown = self.page.locator(selector).count()
+        pytest.fail(f"Tab does not lead to {selector}: {shown} on the page, focus on {focused}")
 
     def press(self, selector: str) -> None:
         """Go to something by Tab, and press Enter, which leads to another page."""
