@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from common.config.keys import CONF_DIR_VARIABLE
-from common.whole_files import write_whole
 
 _RECORD: Final = Path("run", "conf-dir")
 
@@ -57,4 +56,7 @@ def record_folder(home: Path, folder: Path | None) -> None:
         record.unlink(missing_ok=True)
         return
     record.parent.mkdir(parents=True, exist_ok=True)
+    # Imported here because most commands only read the record.
+    from common.whole_files import write_whole
+
     write_whole(record, f"{folder}\n")

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from common.whole_files import write_whole
-
 if TYPE_CHECKING:
     from common.config.settings import Config
 
@@ -53,6 +51,9 @@ def record_zone(home: Path, zone: ZoneInfo) -> None:
         return
     record = zone_record(home)
     record.parent.mkdir(parents=True, exist_ok=True)
+    # Imported here because most commands only read the record.
+    from common.whole_files import write_whole
+
     write_whole(record, f"{zone.key}\n")
 
 
