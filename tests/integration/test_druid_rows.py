@@ -63,8 +63,60 @@ def test_fields_of_the_record_are_hidden_by_flattened_ones(
     assert row["d:origin"] == ("JFK" if discovers else None)
     (row,) = Stream(spark, {**changes, "dataSchema.dimensionsSpec": {}}).rows(record)
     found = {name: row[name] for name in row if name.startswith("d:")}
-    others = {"d:b": '{"c":2}', "d:origin": "JFK"} if discovers else {}
+    others = {"d:origin": "JFK"} if discovers else {}
     assert found == {"d:a": "2", **others}
+
+
+NESTED_FORMATS = {
+    "json": {"type": "json"},
+    "kafka": {"type": "kafka", "valueFormat": {"type": "json"}},
+}
+
+
+@pytest.mark.parametrize("name", NESTED_FORMATS)
+def test_nested_values_are_not_discovered(spark: SparkSession, name: str) -> None:
+    changes = {
+        "ioConfig.inputFormat": NESTED_FORMATS[name],
+        "dataSchema.dimensionsSpec": {"dimensions": []},
+    }
+    first = {
+        "object": {"a": 1},
+        "objects": [1, {"a": 1}],
+        "lists": [[1], [2]],
+        "empty": {},
+        "list": [1, "x", None],
+        "json": '{"a":1}',
+        "text": "[1",
+        "mixed": {"a": 1},
+        "none": None,
+    }
+    twice = f'{{"at": "{T}", "object": {{"a": 1, "a": 2}}, "text": "word"}}'
+    rows = Stream(spark, changes).rows({"at": T, **first}, {"at": T, "mixed": "word"}, twice)
+    wanted = [
+        ('[1,"x",null]', '{"a":1}', "[1", None),
+        (None, None, None, "word"),
+        (None, None, "word", None),
+    ]
+    columns = [each for each in rows[0] if each.startswith("d:") and "kafka." not in each]
+    assert columns == ["d:json", "d:list", "d:mixed", "d:text"]
+    found = [tuple(row[f"d:{each}"] for each in ("list", "json", "text", "mixed")) for row in rows]
+    assert found == wanted
+    assert [row["state"] for row in rows] == [KEPT] * 3
+
+
+def test_nested_values_that_are_named_are_dimensions(spark: SparkSession) -> None:
+    fields = ["object", {"type": "path", "name": "first", "expr": "$.list[0]"}]
+    changes: dict[str, Any] = {
+        "ioConfig.inputFormat": {"type": "json", "flattenSpec": {"fields": fields}},
+        "dataSchema.dimensionsSpec": {"dimensions": []},
+    }
+    record = {"at": T, "object": {"a": 1}, "list": [{"b": 2}], "other": {"c": 3}}
+    (row,) = Stream(spark, changes).rows(record)
+    found = {each: row[each] for each in row if each.startswith("d:")}
+    assert found == {"d:first": '{"b":2}', "d:object": '{"a":1}'}
+    declared = {"dimensions": [{"type": "json", "name": "other"}], "includeAllDimensions": True}
+    (row,) = Stream(spark, {"dataSchema.dimensionsSpec": declared}).rows(record)
+    assert {each: row[each] for each in row if each.startswith("d:")} == {"d:other": '{"c":3}'}
 
 
 def test_groups_of_an_expression_are_columns(spark: SparkSession) -> None:

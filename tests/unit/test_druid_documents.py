@@ -44,6 +44,43 @@ def test_what_druid_shows_reads_as_what_was_submitted() -> None:
     assert work_of(_spec(as_shown())) == work_of(_spec(SUBMITTED))
 
 
+def _with_parser(dimensions: Any, beside: Any) -> dict[str, Any]:
+    """Return a document with a parser and the parts that Druid shows after it has read the parser."""
+    document = as_old_druid_shows()
+    parse_spec = document["dataSchema"]["parser"]["parseSpec"]
+    parse_spec["dimensionsSpec"] = dimensions
+    document["dataSchema"]["timestampSpec"] = {
+        "column": "at",
+        "format": "ISO",
+        "missingValue": None,
+    }
+    document["dataSchema"]["dimensionsSpec"] = beside
+    document["ioConfig"]["inputFormat"] = {"type": "json", "featureSpec": {}}
+    return document
+
+
+def test_parts_that_mean_the_same_may_be_beside_a_parser() -> None:
+    dimensions = {"dimensions": ["page", {"type": "long", "name": "user_id"}]}
+    metrics = ["at", "count", "price", "spent", "users"]
+    shown = {
+        "dimensions": [{"type": "string", "name": "page"}, {"type": "long", "name": "user_id"}],
+        "dimensionExclusions": ["__time", *metrics],
+    }
+    assert _spec(_with_parser(dimensions, shown)) == _spec(SUBMITTED)
+    found = _with_parser({"dimensionExclusions": ["a"]}, {"dimensionExclusions": ["a", *metrics]})
+    assert _spec(found).schema.dimensions.discovers
+    other = _with_parser({"dimensionExclusions": ["a"]}, {"dimensionExclusions": metrics})
+    assert "dimensionsSpec: differs from dataSchema.parser.parseSpec" in _mistakes(other)
+
+
+def test_a_part_that_a_parser_lacks_is_read_beside_it() -> None:
+    document = as_old_druid_shows()
+    parse_spec = document["dataSchema"]["parser"]["parseSpec"]
+    for key in ("timestampSpec", "dimensionsSpec"):
+        document["dataSchema"][key] = parse_spec.pop(key)
+    assert _spec(document) == _spec(SUBMITTED)
+
+
 def test_keys_without_effect_are_listed_once_by_their_places() -> None:
     found = read_spec(as_shown()).ignored
     assert len(set(found)) == len(found)
@@ -255,7 +292,7 @@ def test_a_key_is_not_flattened() -> None:
     key = {"type": "json", "flattenSpec": flatten}
     kafka = {"type": "kafka", "valueFormat": {"type": "json"}, "keyFormat": key}
     assert "keyFormat.flattenSpec: is not read in keys" in _mistakes(changed(SMALL, FORMAT, kafka))
-    key["flattenSpec"] = {"useFieldDiscovery": True, "fields": []}
+    key["flattenSpec"] = {"useFieldDiscovery": True, "fields": ["id"]}
     assert _spec(changed(SMALL, FORMAT, kafka))
 
 

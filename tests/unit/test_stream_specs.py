@@ -35,6 +35,7 @@ from tests.unit.stream_specs import FULL, SECRET, SMALL, a_spec, changed
 SCHEMA, IO, TUNING = "spec.dataSchema", "spec.ioConfig", "spec.tuningConfig"
 SCALER = f"{IO}.autoScalerConfig"
 METRIC = f"{SCHEMA}.metricsSpec"
+PARSE_SPEC = f"{SCHEMA}.parser.parseSpec"
 FILTER = f"{SCHEMA}.transformSpec.filter"
 
 WRONG: list[tuple[str, Any, str]] = [
@@ -395,8 +396,17 @@ def test_a_legacy_parser_reads_as_the_same_specification() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
-        (f"{IO}.inputFormat", {"type": "json"}, "inputFormat: stands beside dataSchema.parser"),
-        (f"{SCHEMA}.timestampSpec", {}, "timestampSpec: stands beside parser"),
+        (f"{IO}.inputFormat", {"type": "json"}, f"inputFormat: differs from {PARSE_SPEC};"),
+        (
+            f"{SCHEMA}.timestampSpec",
+            {"column": "when"},
+            f"{SCHEMA}.timestampSpec: differs from {PARSE_SPEC}.timestampSpec; keep one",
+        ),
+        (
+            f"{SCHEMA}.dimensionsSpec",
+            {"dimensions": ["at", "b"]},
+            f"{SCHEMA}.dimensionsSpec: differs from {PARSE_SPEC}.dimensionsSpec; keep one",
+        ),
         (f"{SCHEMA}.parser.type", "avro", "must be string"),
         (f"{SCHEMA}.parser.parseSpec", ..., "parseSpec: is missing"),
         (f"{SCHEMA}.parser.parseSpec.format", "avro", "must be json or csv or tsv or regex"),
@@ -408,7 +418,8 @@ def test_a_wrong_legacy_parser_is_named(path: str, value: Any, text: str) -> Non
     schema = document["spec"]["dataSchema"]
     del schema["timestampSpec"], schema["dimensionsSpec"]
     del document["spec"]["ioConfig"]["inputFormat"]
-    schema["parser"] = {"parseSpec": {"format": "csv", "columns": ["at"]}}
+    parts = {"timestampSpec": {"column": "at"}, "dimensionsSpec": {"dimensions": ["b"]}}
+    schema["parser"] = {"parseSpec": {"format": "csv", "columns": ["at"], **parts}}
     assert _spec(document).io.input_format == TextFormat(type="csv", columns=("at",), delimiter=",")
     assert any(text in each for each in _mistakes(changed(document, path, value)))
 

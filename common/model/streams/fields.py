@@ -65,6 +65,10 @@ class Fields:
         """Note a mistake at a key."""
         self._add(self.at(key), text)
 
+    def differs(self, key: str, other: str) -> None:
+        """Note that a key means something else than another place of the document."""
+        self.wrong(key, f"differs from {other}; keep one of the two")
+
     def raw(self, key: str) -> Any:
         """Return the value as it stands, None if there is none."""
         self._known.add(key)

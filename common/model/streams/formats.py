@@ -145,9 +145,6 @@ def _json(fields: Fields) -> TextFormat:
     for name in sorted(each for each, count in counts.items() if count > 1):
         spec.wrong("fields", f"name {shown(name)} twice")
     spec.close()
-    if takes_roots:
-        # Fields of the record are there anyway.
-        nested = [each for each in nested if each.path != (each.name,)]
     return TextFormat(type="json", nested=tuple(nested), takes_roots=takes_roots)
 
 
@@ -187,7 +184,7 @@ def _kafka(fields: Fields) -> KafkaFormat:
             header.wrong("encoding", "must be UTF-8, US-ASCII or ISO-8859-1")
         header.close()
     read_key = None if key is None else _inner(key)
-    if key is not None and read_key is not None and (read_key.nested or not read_key.takes_roots):
+    if key is not None and read_key is not None and _flattens(read_key):
         key.wrong("flattenSpec", "is not read in keys; the first field of a key is its column")
     read = KafkaFormat(
         value=_inner(value),
@@ -201,6 +198,12 @@ def _kafka(fields: Fields) -> KafkaFormat:
     fields.ignore("partitionColumnName", "offsetColumnName")
     fields.close()
     return read
+
+
+def _flattens(format_: TextFormat) -> bool:
+    """Return True if a record has other fields by this format than without its `flattenSpec`."""
+    moved = any(each.path != (each.name,) for each in format_.nested)
+    return moved or not format_.takes_roots
 
 
 def _inner(fields: Fields) -> TextFormat:

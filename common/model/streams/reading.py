@@ -324,9 +324,10 @@ def _provided(fields: Fields, properties: Mapping[str, Any], rules: Rules) -> Ma
 def _input_format(fields: Fields, parse_spec: Fields | None) -> InputFormat:
     written = fields.child("inputFormat")
     if parse_spec is not None:
-        if written is not None:
-            fields.wrong("inputFormat", "stands beside dataSchema.parser; keep one of the two")
-        return read_parse_spec(parse_spec)
+        legacy = read_parse_spec(parse_spec)
+        if written is not None and read_format(written) != legacy:
+            fields.differs("inputFormat", parse_spec.place)
+        return legacy
     if written is None:
         fields.wrong("inputFormat", 'is missing; write {"type": "json"}, for example')
         return TextFormat(type="json")

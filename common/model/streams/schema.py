@@ -7,8 +7,8 @@ noted with its place. Used by `common.model.streams.reading`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from common.model.streams.expressions import ExpressionTextError, read_expression
@@ -60,16 +60,9 @@ class ReadSchema:
 def read_schema(fields: Fields) -> ReadSchema:
     """Read the object `dataSchema`."""
     legacy = _parse_spec(fields)
-    place = legacy or fields
-    if legacy is not None:
-        for key in ("timestampSpec", "dimensionsSpec"):
-            if key in fields:
-                fields.wrong(key, "stands beside parser; keep one of the two")
-            fields.raw(key)
     dataset = _dataset(fields)
-    timestamp = _timestamp(place)
-    dimensions = _dimensions(place)
     metrics = fields.items("metricsSpec", _metric)
+    timestamp, dimensions = _time_and_dimensions(fields, legacy, metrics)
     segment, query, rollup = _granularities(fields)
     transforms, condition = _transforms(fields)
     _check_names(fields, dimensions, metrics)
@@ -124,6 +117,41 @@ def _parse_spec(fields: Fields) -> Fields | None:
     return parse_spec
 
 
+def _time_and_dimensions(
+    fields: Fields, legacy: Fields | None, metrics: tuple[Metric, ...]
+) -> tuple[TimestampSpec, Dimensions]:
+    """Read the parts that a `parseSpec` has too.
+
+    Druid shows them in both places after it has read a `parser`, with the names of the metrics as
+    further exclusions. So they may be in both places if they mean the same.
+    """
+    if legacy is None:
+        return _timestamp(fields), _dimensions(fields)
+    timestamp, dimensions = _timestamp(legacy), _dimensions(legacy)
+    if "timestampSpec" in fields:
+        beside = _timestamp(fields)
+        if "timestampSpec" in legacy and beside != timestamp:
+            fields.differs("timestampSpec", legacy.at("timestampSpec"))
+        timestamp = beside
+    if "dimensionsSpec" in fields:
+        given = _dimensions(fields)
+        silent = {timestamp.column, *(each.name for each in metrics)}
+        silent |= {each.field for each in metrics if each.field}
+        is_same = _discovering(given, silent) == _discovering(dimensions, silent)
+        if "dimensionsSpec" in legacy and not is_same:
+            fields.differs("dimensionsSpec", legacy.at("dimensionsSpec"))
+        dimensions = given
+    return timestamp, dimensions
+
+
+def _discovering(dimensions: Dimensions, silent: Collection[str]) -> Dimensions:
+    """Return dimensions without the exclusions of columns that are never discovered."""
+    never = {TIME_COLUMN, *silent, *(each.name for each in dimensions.declared)}
+    lower = {each.lower() for each in never}
+    excluded = frozenset(each.lower() for each in dimensions.excluded) - lower
+    return replace(dimensions, excluded=excluded)
+
+
 def _timestamp(place: Fields) -> TimestampSpec:
     spec = place.child("timestampSpec")
     return TimestampSpec() if spec is None else read_timestamp(spec)
@@ -143,7 +171,11 @@ def _dimensions(place: Fields) -> Dimensions:
     excluded = frozenset(spec.texts("dimensionExclusions"))
     includes_all = spec.flag("includeAllDimensions", default=False)
     if spec.flag("useSchemaDiscovery", default=False):
-        spec.wrong("useSchemaDiscovery", "typed discovery is not supported; leave it out")
+        spec.wrong(
+            "useSchemaDiscovery",
+            "typed discovery is not supported; declare dimensions with their types, or leave the"
+            " key out: then all fields but nested ones are discovered as texts",
+        )
     if declared and excluded and not includes_all:
         # Druid's own rule: exclusions are for discovered columns alone.
         excluded = frozenset()

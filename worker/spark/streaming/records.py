@@ -53,6 +53,7 @@ FIELDS: Final = "fields"
 """One more column, if there are `source_fields`: their texts, null if the value is to be parsed."""
 
 _ANY_FIELDS: Final = MapType(StringType(), StringType())
+_ANY_VALUES: Final = "map<string,variant>"
 _ABSENT: Final = "__absent"
 _CSV: Final = {"quote": '"', "escape": '"', "mode": "PERMISSIVE", "maxColumns": "20000"}
 _MOST_FIELDS: Final = 10_000
@@ -65,13 +66,16 @@ class Parsing:
 
     `steps` are added to those of `RECORD`, each step to the ones before it. `readable` is false for
     what can't be parsed, `absent` true for a record without a value that stands for no row.
-    `all_fields`: a map of all, if they were asked for.
+    `discovered` returns the text of a field as a dimension that is discovered, null in records in
+    which Druid does not discover the field. `all_fields` is a map of such fields, None if only some
+    fields are read.
     """
 
     steps: tuple[Columns, ...]
     readable: Column
     absent: Column
     field: Callable[[str], Column]
+    discovered: Callable[[str], Column]
     all_fields: Column | None
 
 
@@ -86,6 +90,7 @@ def parsing(format_: InputFormat, names: Sequence[str] | None) -> Parsing:
             readable=value.readable,
             absent=f.col(_ABSENT),
             field=value.field,
+            discovered=value.discovered,
             all_fields=value.all_fields,
         )
     return _with_kafka(format_, names)
@@ -135,8 +140,8 @@ def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
             return f.decode(header, "ISO-8859-1")
         return f.try_validate_utf8(header.cast("string"))
 
-    def field(name: str) -> Column:
-        found = [value.field(name)]
+    def with_others(of_value: Column, name: str) -> Column:
+        found = [of_value]
         if name in beside:
             found.append(beside[name])
         elif prefix is not None and name.startswith(prefix):
@@ -161,7 +166,8 @@ def _with_kafka(format_: KafkaFormat, names: Sequence[str] | None) -> Parsing:
         steps=tuple(steps),
         readable=readable,
         absent=f.lit(False),
-        field=field,
+        field=lambda name: with_others(value.field(name), name),
+        discovered=lambda name: with_others(value.discovered(name), name),
         all_fields=fields,
     )
 
@@ -196,6 +202,7 @@ class _Text:
         self._paths = {each.name: each.path for each in format_.nested}
         self._expression = rf"\A(?:{format_.pattern})\z"
         self._column = column
+        self._nested = f"{column}_nested"
         self._read = read
 
     def steps(self, source: Column) -> list[Columns]:
@@ -230,6 +237,13 @@ class _Text:
         parsed = f.from_json(wrapped, ArrayType(fields), {"mode": "PERMISSIVE"})
         is_one = f.size(self._column) == 1
         only = f.get(f.col(self._column), f.lit(0))
+        if self._names is None:
+            nested = _nested_names(f.col(self._column), written)
+            return [
+                {self._column: parsed},
+                {self._column: f.when(is_one, only)},
+                {self._nested: nested},
+            ]
         if not self._read:
             return [{self._column: parsed}, {self._column: f.when(is_one, only)}]
         is_read = f.col(FIELDS).isNotNull()
@@ -260,6 +274,16 @@ class _Text:
             return value_at(f.col(self._column)[path[0]], path[1:])
         return f.col(self._column)[name] if self._format.takes_roots else _no_text()
 
+    def discovered(self, name: str) -> Column:
+        """Return a field's text, null where Druid does not make a dimension of its value."""
+        found = self.field(name)
+        if self._format.type != "json" or name in self._paths:
+            return found
+        return f.when(~self._is_nested(f.lit(name)), found)
+
+    def _is_nested(self, name: Column) -> Column:
+        return f.coalesce(f.array_contains(f.col(self._nested), name), f.lit(False))
+
     @property
     def first(self) -> Column:
         """The first field, whatever its name."""
@@ -277,7 +301,11 @@ class _Text:
         return f.map_from_arrays(f.array(*names), f.array(*map(self._at, range(self._width))))
 
     def _all_of_json(self) -> Column:
-        roots = f.col(self._column) if self._format.takes_roots else _no_fields()
+        roots = _no_fields()
+        if self._format.takes_roots:
+            roots = f.map_filter(
+                self._column, lambda name, text: text.isNotNull() & ~self._is_nested(name)
+            )
         if not self._paths:
             return roots
         pairs = (part for name in self._paths for part in (f.lit(name), self._json_field(name)))
@@ -293,6 +321,33 @@ class _Text:
         if self._format.type == "tsv":
             return f.nullif(f.get(column, f.lit(index)), f.lit(""))
         return column[f"c{index}"]
+
+
+def _nested_names(fields: Column, written: Column) -> Column:
+    """Return the fields with an object, or with a list that has an object or a list in it.
+
+    The texts of such values look the same as a text with JSON in it. So the record is parsed again,
+    with types, if any of its texts starts with a bracket. Otherwise the column is null.
+    """
+    typed = f.from_json(written, _ANY_VALUES)
+    # Types can't be read if an object within the record has a key twice. Then the texts decide.
+    by_texts = f.map_keys(f.map_filter(fields, lambda _, text: _looks_nested(text)))
+    by_types = f.map_keys(f.map_filter(typed, lambda _, value: _is_nested(value)))
+    return f.when(f.exists(f.map_values(fields), _looks_nested), f.coalesce(by_types, by_texts))
+
+
+def _looks_nested(text: Column) -> Column:
+    return f.startswith(text, f.lit("{")) | f.startswith(text, f.lit("["))
+
+
+def _is_nested(value: Column) -> Column:
+    items = f.try_variant_get(value, "$", "array<variant>")
+    holds_parts = f.exists(items, lambda item: _is_kind(item, "OBJECT") | _is_kind(item, "ARRAY"))
+    return f.coalesce(_is_kind(value, "OBJECT") | holds_parts, f.lit(False))
+
+
+def _is_kind(value: Column, kind: str) -> Column:
+    return f.coalesce(f.startswith(f.schema_of_variant(value), f.lit(kind)), f.lit(False))
 
 
 def _no_text() -> Column:

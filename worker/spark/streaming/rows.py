@@ -255,7 +255,13 @@ class RowReader:
         return converted.alias(f"d:{dimension.name}")
 
     def _discovered(self, dimension: Discovered, row: Callable[[str], Value]) -> Column:
-        found = f.coalesce(*(text(row(each)) for each in dimension.spellings))
+        """Return the column of a dimension; records in which it was not discovered lack a value."""
+        found = f.coalesce(
+            *(
+                f.when(self._parsing.discovered(each).isNotNull(), text(row(each)))
+                for each in dimension.spellings
+            )
+        )
         return found.alias(f"d:{dimension.name}")
 
     def _input(self, metric: Metric, row: Callable[[str], Value], flaws: list[Column]) -> Column:
