@@ -26,7 +26,7 @@ from common.strict_json import strict_json
 from common.task_types import known_task_types
 from operations.environment_references import ENVIRONMENT_CODE, ENVIRONMENT_NAME
 from operations.findings import Finding
-from operations.later_params import Notes, node_parts
+from operations.later_params import Notes, declare_responses, node_parts
 from operations.leniency import of_foreign_type
 
 _DEFINITIONS: Final = ("processDefinition", "workflowDefinition")
@@ -97,6 +97,7 @@ class _Reader:
             self._node(where, code, task, names, upstream.get(code))
             for code, (where, task) in tasks.items()
         ]
+        declare_responses(nodes)
         code = code_in(definition.get("code"))
         inner: dict[str, Any] = {
             "globalParams": self._global_params(place, definition),

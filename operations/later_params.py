@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from common.model.codes import code_in
-from common.model.task_type import is_absent
+from common.model.task_type import LOCAL_PARAMS, is_absent
+from common.params import response_name
 from operations.definition_document import (
     CHILD_CODES,
     CHILD_ID,
@@ -24,6 +25,7 @@ from operations.definition_document import (
     DEPENDENT_TASK_CODE,
     listed,
     object_of,
+    objects_of,
 )
 from operations.findings import Finding, Severity
 
@@ -93,6 +95,26 @@ def node_parts(
     # `localParams: []` and their like are what an absent key means.
     parts["params"] = {key: value for key, value in params.items() if value not in (None, "", [])}
     return parts
+
+
+def declare_responses(nodes: Sequence[dict[str, Any]]) -> None:
+    """Declare the output `<task>.response` of each HTTP task whose response a task reads.
+
+    3.x gives it to every HTTP task. Here it is put out only if it is declared.
+    """
+    text = json.dumps(nodes, ensure_ascii=False)
+    for node in nodes:
+        if node["type"] != "HTTP":
+            continue
+        name = response_name(str(node["name"]))
+        quoted = json.dumps(name, ensure_ascii=False)
+        is_read = any(f"{sign}{{{quoted[1:-1]}}}" in text for sign in "$!")
+        local = list(objects_of(node["params"].get(LOCAL_PARAMS.name)))
+        if any(each.get("prop") == name for each in local):
+            continue
+        if is_read or f'"prop": {quoted}' in text:
+            declared = {"prop": name, "direct": "OUT", "type": "VARCHAR", "value": ""}
+            node["params"][LOCAL_PARAMS.name] = [*local, declared]
 
 
 def _conditions(dependence: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, Any]:

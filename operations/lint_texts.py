@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.model.task_type import LOCAL_PARAMS, TaskKind, TaskTypeSpec
-from common.params import BUILT_IN_NAMES, NAME_REFERENCE
+from common.params import BUILT_IN_NAMES, NAME_REFERENCE, response_name
 from common.params.placeholders import unread_forms
 from common.params.scope import SYSTEM_NAMES
 from operations.definition_document import (
@@ -22,6 +22,7 @@ from operations.definition_document import (
     nodes_of,
     object_of,
     objects_of,
+    type_of,
 )
 from operations.findings import Finding, Severity
 from operations.task_params import spec_of
@@ -59,10 +60,14 @@ def text_warnings(
 ) -> Iterator[Finding]:
     """Yield the warnings, in the order of the tasks; `inherited` are parameters of parents."""
     declared = _declared(document, inherited)
-    yield from _of_texts(None, _values(document.get("globalParams"), "globalParams"), declared)
-    for node in nodes_of(document):
+    nodes = list(nodes_of(document))
+    callers = [str(node.get("name", "")) for node in nodes if type_of(node) == "HTTP"]
+    responses = {response_name(task): task for task in callers}
+    texts = _values(document.get("globalParams"), "globalParams")
+    yield from _of_texts(None, texts, declared, responses)
+    for node in nodes:
         task = str(node.get("name", ""))
-        yield from _of_texts(task, _texts_of(node, spec_of(node)), declared)
+        yield from _of_texts(task, _texts_of(node, spec_of(node)), declared, responses)
 
 
 def _texts_of(node: Mapping[str, Any], spec: TaskTypeSpec) -> Iterator[_Text]:
@@ -98,40 +103,45 @@ def _values(parameters: object, place: str, *, is_for_master: bool = False) -> I
 
 
 def _of_texts(
-    task: str | None, texts: Iterator[_Text], declared: Collection[str] | None
+    task: str | None,
+    texts: Iterator[_Text],
+    declared: Collection[str] | None,
+    responses: Mapping[str, str],
 ) -> Iterator[Finding]:
+    """Yield the findings about texts; `responses` are the tasks that can put a response out."""
     for each in texts:
         for name in dict.fromkeys(_REFERENCE.findall(each.text)):
             is_known = declared is None or name in declared
             if name in BUILT_IN_NAMES:
                 is_known = not each.is_for_master
             if not is_known and not (each.is_script and _is_of_script(name, each.text)):
-                yield _unknown(task, each, name)
+                yield _unknown(task, each, name, responses)
         for name in dict.fromkeys(NAME_REFERENCE.findall(each.text) if each.is_named else ()):
             if declared is not None and name not in declared:
-                yield _undeclared(task, each.key, name, f"!{{{name}}}", fails=True)
+                yield _undeclared(task, each.key, f"!{{{name}}}", responses, fails=True)
         for form, fault in _faulty_forms(each.text):
             yield _warning(task, each.key, f"$[{form:.80}] {fault[0]}", fault[1])
 
 
-def _unknown(task: str | None, text: _Text, name: str) -> Finding:
+def _unknown(task: str | None, text: _Text, name: str, responses: Mapping[str, str]) -> Finding:
     if name.startswith("system."):
         known = ", ".join(SYSTEM_NAMES if text.is_for_master else (*SYSTEM_NAMES, *BUILT_IN_NAMES))
         consequence = "the task fails" if text.needs_values else "it stays as it is written"
         where = " in a task that a master decides" if name in BUILT_IN_NAMES else ""
         problem = f"${{{name}}} is not a parameter of the system{where}: {consequence}"
         return _warning(task, text.key, problem, f"there are {known}")
-    return _undeclared(task, text.key, name, f"${{{name}}}", fails=text.needs_values)
+    return _undeclared(task, text.key, f"${{{name}}}", responses, fails=text.needs_values)
 
 
-def _undeclared(task: str | None, key: str, name: str, shown: str, *, fails: bool) -> Finding:
+def _undeclared(
+    task: str | None, key: str, shown: str, responses: Mapping[str, str], *, fails: bool
+) -> Finding:
     consequence = ": the task fails" if fails else " and stays as it is written"
-    return _warning(
-        task,
-        key,
-        f"{shown} is declared nowhere{consequence}",
-        f"declare it, or give it to each run: --param {name}=…",
-    )
+    name = shown[2:-1]
+    cure = f"declare it, or give it to each run: --param {name}=…"
+    if name in responses:
+        cure = f"declare {name} in localParams of the task {responses[name]!r}, with direct OUT"
+    return _warning(task, key, f"{shown} is declared nowhere{consequence}", cure)
 
 
 def _is_of_script(name: str, script: str) -> bool:

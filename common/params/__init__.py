@@ -22,7 +22,12 @@ A local IN with an empty value takes the pool's value, if the pool has that name
 read: it names a value that the task puts out, and hides nothing.
 """
 
-from common.params.built_ins import BUILT_IN_NAMES, Origin, built_in_parameters
+from common.params.built_ins import (
+    BUILT_IN_NAMES,
+    Origin,
+    built_in_parameters,
+    response_name,
+)
 from common.params.errors import CircularParameterError, ParameterError, ParameterLimitError
 from common.params.moments import format_moment, parse_moment
 from common.params.placeholders import replace_placeholders, with_some_date
@@ -67,6 +72,7 @@ __all__ = [
     "secret_values",
     "references_in",
     "replace_placeholders",
+    "response_name",
     "replace_references",
     "substitute",
     "system_parameters",

@@ -1,6 +1,6 @@
-"""The system parameters that name an attempt, its run, its definition and its project.
+"""Names of DolphinScheduler 3.x: an attempt, its run, definition and project; a response.
 
-DolphinScheduler 3.x has the same names. The other system parameters are the run's dates
+The first are system parameters. The other system parameters are the run's dates
 (`common.params.scope`). A control task has only the dates, because no attempt at it is claimed.
 """
 
@@ -39,6 +39,14 @@ class Origin:
     definition_code: int = 0
     project_name: str = ""
     project_code: int = 0
+
+
+def response_name(task: str) -> str:
+    """Return the name of the output that 3.x gives an HTTP task with the body of its response.
+
+    Here a task has this output only if it declares the name, because outputs are limited in size.
+    """
+    return f"{task}.response"
 
 
 def built_in_parameters(

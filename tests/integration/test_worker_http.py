@@ -14,6 +14,7 @@ import pytest
 
 from common.destinations import destinations
 from common.model.states import TaskState
+from common.params import response_name
 from common.store.worker.ports import AttemptEnd
 from tests.integration.answering_server import ANSWERS, Request, Server
 from tests.integration.worker_host import Host
@@ -184,13 +185,13 @@ def test_a_redirect_to_another_server_gets_no_header_of_the_task(client: Client)
     [
         ("/round", "more than 5 redirects"),
         ("/file", "redirect"),
-        ("/cloud", "169.254.169.254, where HTTP tasks may not connect to"),
-        ("http://169.254.169.254/keys", "where HTTP tasks may not connect to"),
-        ("http://[::ffff:169.254.169.254]/keys", "where HTTP tasks may not connect to"),
+        ("/cloud", "HTTP tasks may not connect to 169.254.169.254: "),
+        ("http://169.254.169.254/keys", "HTTP tasks may not connect to 169.254.169.254: "),
+        ("http://[::ffff:169.254.169.254]/keys", "HTTP tasks may not connect to ::ffff:"),
         ("http://127.0.0.1:1/", "refused"),
-        ("http://0.0.0.0:1/", "0.0.0.0, where HTTP tasks may not connect to: it is no address"),
-        ("http://10.255.255.1/", "where HTTP tasks may not connect to: it is no address of the"),
-        ("http://[fd00:ec2::254]/", "where HTTP tasks may not connect to"),
+        ("http://0.0.0.0:1/", "HTTP tasks may not connect to 0.0.0.0: it is no address"),
+        ("http://10.255.255.1/", "may not connect to 10.255.255.1: it is no address of the"),
+        ("http://[fd00:ec2::254]/", "HTTP tasks may not connect to fd00:ec2::254: "),
     ],
 )
 def test_where_nobody_should_go_no_request_goes_x16(client: Client, path: str, reason: str) -> None:
@@ -203,7 +204,7 @@ def test_an_operator_may_deny_other_networks(tmp_path: Path) -> None:
     settings = TaskSettings(http_allowed=LOOPBACK, http_denied=("127.0.0.0/8",))
     client = Client(tmp_path, settings)
     end = client.run()
-    assert "where HTTP tasks may not connect to: worker.http_denied" in (end.reason or "")
+    assert "HTTP tasks may not connect to 127.0.0.1: worker.http_denied" in (end.reason or "")
     assert client.server.requests == []
     client.host.supervisor.close()
     client.server.close()
@@ -236,7 +237,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to
         assert stream.get_extra_info("server_addr")[0] == "127.0.0.1"
         stream.close()
         assert asked == ["rebinds.example"]
-        with pytest.raises(JobError, match=r"rebinds.example is at 127.0.0.2, where"):
+        with pytest.raises(JobError, match=r"connect to 127.0.0.2, an address of rebinds.example:"):
             network.connect_tcp("rebinds.example", server.getsockname()[1], timeout=5)
 
 
@@ -245,7 +246,7 @@ def test_a_name_of_which_one_address_is_forbidden_is_refused_before_any_connecti
     network = GuardedNetwork(
         destinations(allowed=(), denied=()), resolve=lambda *_, **__: addresses
     )
-    with pytest.raises(JobError, match=r"both.example is at 10.0.0.1, where"):
+    with pytest.raises(JobError, match=r"connect to 10.0.0.1, an address of both.example:"):
         network.connect_tcp("both.example", 1, timeout=5)
 
 
@@ -257,7 +258,7 @@ def test_a_host_that_is_allowed_is_so_by_this_name_alone_also_after_a_redirect(
     assert client.run(f"{url}/hello").state is TaskState.SUCCESS, client.log
     answered = len(client.server.requests)
     assert client.run(f"{url}/back").state is TaskState.FAILURE
-    assert "127.0.0.1 is at 127.0.0.1, where HTTP tasks may not connect to" in client.log
+    assert "HTTP tasks may not connect to 127.0.0.1: it is no address" in client.log
     assert len(client.server.requests) == answered + 1
     client.host.supervisor.close()
     client.server.close()
@@ -273,6 +274,13 @@ def test_the_answer_is_put_out_if_it_is_declared(client: Client) -> None:
     end = client.run(local=[text("response", "", "OUT"), text("status", "", "OUT")])
     found = {each["prop"]: each["value"] for each in json.loads(end.var_pool or "[]")}
     assert found == {"response": "hello", "status": "200"}
+
+
+def test_the_answer_is_put_out_by_the_name_of_3_x(client: Client) -> None:
+    name = response_name(client.host.task(1).name)
+    end = client.run(local=[text(name, "", "OUT")])
+    found = {each["prop"]: each["value"] for each in json.loads(end.var_pool or "[]")}
+    assert found == {name: "hello"}
 
 
 def test_what_a_server_says_puts_out_nothing_and_commands_no_terminal(

@@ -280,6 +280,27 @@ def test_the_parameters_of_each_type_are_taken_over(tmp_path: Path) -> None:
     assert unmapped(found) == {("ss", "params", False)}
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"rawScript": "echo '${my call.response}'"},
+        {"rawScript": "", "localParams": [{"prop": "my call.response", "direct": "IN"}]},
+    ],
+)
+def test_the_response_of_an_http_task_is_an_output_if_a_task_reads_it(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    calls = [
+        a_later_task(number, name, "HTTP", params={"url": "http://h/x"})
+        for number, name in enumerate(("my call", "other"))
+    ]
+    reader = a_later_task(2, "reader", params=params)
+    (found,) = read(tmp_path, a_later_export(*calls, reader, edges=((0, 2), (1, 2))))
+    declared = {"prop": "my call.response", "direct": "OUT", "type": "VARCHAR", "value": ""}
+    assert node(found, "my call")["params"]["localParams"] == [declared]
+    assert "localParams" not in node(found, "other")["params"]
+
+
 def test_a_type_that_is_not_run_keeps_the_definition_offline_and_its_task(tmp_path: Path) -> None:
     flink = {"mainClass": "a.B", "parallelism": 2}
     export = a_later_export(

@@ -150,3 +150,12 @@ def test_a_name_for_a_table_without_a_parameter_fails_the_task(kind: str) -> Non
 def test_an_sql_task_fails_by_a_value_that_is_declared_nowhere() -> None:
     (warning,) = warned(a_task("a", type="SQL", params={"sql": "select ${x}"}))
     assert "params.sql: ${x} is declared nowhere: the task fails" in warning
+
+
+def test_the_response_of_an_http_task_has_to_be_declared() -> None:
+    call = a_task("call", type="HTTP", params={"url": "http://h"})
+    reader = a_task("a", params={"rawScript": "say ${call.response}"})
+    (warning,) = warned(call, reader)
+    assert "declare call.response in localParams of the task 'call', with direct OUT" in warning
+    call["params"]["localParams"] = [{"prop": "call.response", "direct": "OUT"}]
+    assert warned(call, reader) == []

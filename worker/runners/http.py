@@ -76,6 +76,7 @@ def work(job: Job) -> None:
             job.say(f"… the first {_LOGGED_BYTES:,} characters of the body")
     _check(document["check"], document["condition"], answer)
     values = {"response": answer.body, "status": str(answer.status)}
+    values[document["response_name"]] = answer.body
     job.put_out({name: value for name, value in values.items() if name in job.outputs})
 
 
@@ -172,9 +173,8 @@ class GuardedNetwork(httpcore.SyncBackend):
         # All of them first: a name that also stands for a forbidden place is not to be trusted.
         for address in addresses:
             if refusal := self._reachable.refusal(host, address):
-                raise JobError(
-                    f"{host} is at {address}, where HTTP tasks may not connect to: {refusal}"
-                )
+                named = "" if host == address else f", an address of {host}"
+                raise JobError(f"HTTP tasks may not connect to {address}{named}: {refusal}")
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:

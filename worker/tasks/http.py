@@ -4,7 +4,8 @@ The keys are those of contract §1.20.4. Parameters of the type PARAMETER go int
 HEADERS into the header, and BODY into a JSON object, which is sent only if there is one (T58);
 `httpBody` is any JSON instead, nested and with numbers, and is sent as it is written.
 `httpCheckCondition` decides about success. `connectTimeout` and `socketTimeout` are milliseconds, a
-minute each if they are not given. `response` and `status` are put out if they are declared OUT.
+minute each if they are not given. `response`, `status` and `<task>.response`, the name in
+DolphinScheduler 3.x, are put out if they are declared OUT.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from common.model.task_type import (
     is_open,
     text_of,
 )
-from common.params import with_some_date
+from common.params import response_name, with_some_date
 from worker.launching.base import Launch, TaskContext, fault_at
 from worker.launching.json_body import text_of_body, with_values
 from worker.launching.runner import run_by
@@ -213,6 +214,7 @@ class HttpTask:
                 "allowed": list(context.settings.http_allowed),
                 "denied": list(context.settings.http_denied),
                 "secrets": list(context.secrets),
+                "response_name": response_name(context.task.name),
             },
         )
 
