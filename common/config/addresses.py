@@ -20,14 +20,9 @@ def api_url(config: Config) -> str:
     """
     if config.api.url:
         return config.api.url.rstrip("/")
-    from common.runtime.pid_file import running_pid
+    from common.runtime.pid_file import running_ports
 
-    ports = []
-    folder = config.home / "run"
-    for path in sorted(folder.glob("api-server-*.pid")) if folder.is_dir() else ():
-        number = path.stem.rpartition("-")[2]
-        if number.isdecimal() and running_pid(path) is not None:
-            ports.append(int(number))
+    ports = running_ports(config.home, "api-server")
     if not ports:
         raise ServiceUnreachableError(
             "no api-server runs in this home; start one: orcaflow server start api-server (or"

@@ -29,6 +29,16 @@ def running_pid(path: Path) -> int | None:
         return None
 
 
+def running_ports(home: Path, name: str) -> list[int]:
+    """Return the ports of the daemons with this name that run in a home, in order."""
+    folder, ports = home / "run", []
+    for path in folder.glob(f"{name}-*.pid") if folder.is_dir() else ():
+        number = path.stem.removeprefix(f"{name}-")
+        if number.isdecimal() and running_pid(path) is not None:
+            ports.append(int(number))
+    return sorted(ports)
+
+
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
     """Write the file for this process and take it away at the end.

@@ -16,6 +16,7 @@ from common.model.rights import DATABASE
 from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.states import ProcessState, TaskState
 from common.runtime.health import HealthServer, Problem
+from common.runtime.pid_file import holding, pid_file
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.tables import (
     command,
@@ -181,7 +182,8 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         try:
             worker = opened.membership.join(NodeKind.WORKER, f"127.0.0.1:{page.port}", "")
             causes = parsed(cli("task", "why", str(queued), "-o", "json"))
-            listed = cli("server", "list")
+            with holding(pid_file(load().home, "api-server", 40123)):
+                listed = cli("server", "list")
             (silent,) = parsed(cli("server", "list", "-o", "json"))
             told = a_worker_tells_its_group(cli, db, worker, queued)
         finally:
@@ -189,6 +191,7 @@ def test_why_reads_the_living_daemons_from_zookeeper(
         assert [each["cause"] for each in causes][-2:] == ["queued", "worker_unfit"]
         assert "is not ready: host: /tasks has 0.1 GiB free" in causes[-1]["text"]
         assert f"127.0.0.1:{page.port}: host: /tasks has 0.1 GiB free" in listed[2]
+        assert "the api-server of this home runs at port 40123;" in listed[2]
         assert (silent["groups"], silent["slots"], silent["version"]) == (None, None, None)
         assert [each["cause"] for each in told[0]][-1] == "no_worker_in_group"
         assert f"127.0.0.1:{page.port} does not tell its groups" in told[0][-1]["text"]

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from common.process_identity import process_start_time
 from operations.errors import UsageError
 from orcaflow.cli.app import app, main
 from orcaflow.cli.loading import RootGroup
@@ -297,6 +298,22 @@ def test_config_get_prints_one_value_for_scripts(cli: Cli, monkeypatch: pytest.M
     code, _, err = cli("config", "get", "master.prot")
     assert code == 3
     assert "did you mean master.port?" in err
+
+
+def test_config_names_the_port_in_use_if_it_differs(cli: Cli, tmp_path: Path) -> None:
+    pid = os.getpid()
+    file = tmp_path / "home" / "run" / "api-server-40123.pid"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{pid}\n{process_start_time(pid)}\n")
+    code, out, err = cli("config", "get", "api.port")
+    assert (code, out) == (0, "12345\n")
+    assert "api.port is 12345 in the settings; the api-server of this home runs at 40123" in err
+    assert "orcaflow config get api.url" in err
+    assert "the api-server of this home runs at 40123" in cli("config", "show")[2]
+    assert cli("config", "get", "master.port")[2] == ""
+    # A daemon at the configured port needs no note.
+    file.rename(file.with_name("api-server-12345.pid"))
+    assert cli("config", "get", "api.port") == (0, "12345\n", "")
 
 
 def test_lint_needs_no_database_and_reports_all_mistakes(cli: Cli, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orcaflow.cli.output import Format, FormatOption, print_rows, write
+from orcaflow.cli.output import Format, FormatOption, print_rows, say, write
 
 app = typer.Typer(
     help="Show the settings in force.",
@@ -24,14 +24,19 @@ def show(
     ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Print every setting with its value; passwords are masked. Fields: key, value, origin."""
+    """Print every setting with its value; passwords are masked. Fields: key, value, origin.
+
+    A note on standard error names ports in use that differ from the settings.
+    """
     from dataclasses import asdict
 
-    from operations.settings import settings_in_force
+    from operations.settings import notes_on_ports, settings_in_force
 
     rows = [asdict(each) for each in settings_in_force()]
     columns = ("key", "value", "origin") if origin else ("key", "value")
     print_rows(rows, form=form, columns=columns)
+    for note in notes_on_ports().values():
+        say(note)
 
 
 @app.command(
@@ -49,8 +54,11 @@ def get(
     """Print one value as it is, for scripts: passwords included.
 
     database.dsn (for psql and psycopg2), database.url (for SQLAlchemy) and zookeeper.hosts are
-    those of the embedded servers if none are configured.
+    those of the embedded servers if none are configured. Ports are those of the settings: a note on
+    standard error names the port in use if it differs, and api.url has that of the api-server.
     """
-    from operations.settings import setting_value
+    from operations.settings import notes_on_ports, setting_value
 
     write(setting_value(key))
+    if key.endswith(".port") and (note := notes_on_ports().get(key)):
+        say(note)

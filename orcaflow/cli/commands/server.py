@@ -202,6 +202,8 @@ def status(
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
+    Api-servers are not in ZooKeeper: `status` lists those of this home.
+
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
     health, reason, database_away (seconds for which a master has not reached PostgreSQL), and for
     workers groups, reserved, slots and version, as each worker reported them at its start. They are
@@ -210,6 +212,7 @@ def list_(form: FormatOption = Format.TABLE) -> None:
     from operations.documents.servers import member_row
     from operations.members import members_with_health
     from operations.session import opened
+    from operations.settings import api_ports
 
     with opened() as session:
         rows = [member_row(found) for found in members_with_health(session)]
@@ -224,6 +227,11 @@ def list_(form: FormatOption = Format.TABLE) -> None:
         for row in rows:
             if row["reason"]:
                 say(escaped(f"{row['address']}: {row['reason']}"))
+        for port in api_ports() if session.elsewhere is None else ():
+            say(
+                f"the api-server of this home runs at port {port}; ZooKeeper does not know"
+                " api-servers (orcaflow server status)"
+            )
 
 
 def _cluster(within: float, *, is_start: bool = False) -> Cluster:
