@@ -225,7 +225,8 @@ def test_a_pipe_gets_a_line_for_each_ended_date() -> None:
     later = Sight(view=view, ended=ended, typical=4 * SECOND)
     display.show([later], now=NOON + 5 * SECOND)
     assert lines[0] == (
-        "complement 3 of flights: RUNNING: 10 dates, 5 pending, 1 running, 3 success, 1 failure"
+        "complement 3 of flights: RUNNING: 10 dates, 5 pending, 1 running, 3 success, 1 failure;"
+        " dates in America/New_York, times in UTC"
     )
     assert lines[1] == (
         "2026-01-02 12:00:05  flights 3/10  2013-01-01 00:00:00  success  process instance 11"
@@ -233,6 +234,15 @@ def test_a_pipe_gets_a_line_for_each_ended_date() -> None:
     )
     assert "failure  process instance 12  4.0s  task 'load'\\x1b[2J failed" in lines[2]
     assert len(lines) == 3
+
+
+def test_the_zone_of_the_lines_is_named_once_for_each_complement() -> None:
+    lines: list[str] = []
+    display = Lines(lines.append, NEW_YORK)
+    for state in (ComplementState.SUBMITTED, ComplementState.RUNNING):
+        display.show([Sight(view=a_view(state=state))], now=NOON)
+    assert [each.rpartition("; ")[2] for each in lines[:1]] == ["times in America/New_York"]
+    assert "times in" not in lines[1]
 
 
 def drawn(*sights: Sight, height: int = 24) -> list[str]:

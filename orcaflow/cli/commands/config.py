@@ -54,8 +54,8 @@ def get(
     """Print one value as it is, for scripts: passwords included.
 
     database.dsn (for psql and psycopg2), database.url (for SQLAlchemy) and zookeeper.hosts are
-    those of the embedded servers if none are configured. Ports are those of the settings: a note on
-    standard error names the port in use if it differs, and api.url has that of the api-server.
+    those of the embedded servers if none are configured. A port is printed as configured; a note on
+    standard error names the port in use if it differs. api.url has the port in use.
     """
     from operations.settings import notes_on_ports, setting_value
 

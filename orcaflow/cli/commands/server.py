@@ -202,7 +202,7 @@ def status(
 def list_(form: FormatOption = Format.TABLE) -> None:
     """List the living masters and workers of the cluster, as ZooKeeper knows them.
 
-    Api-servers are not in ZooKeeper: `status` lists those of this home.
+    Api-servers are not in ZooKeeper; `status` lists the daemons of this home.
 
     Fields: kind, address, incarnation, pid, cpu, memory (shares from 0 to 1), load, since, beaten,
     health, reason, database_away (seconds for which a master has not reached PostgreSQL), and for

@@ -13,7 +13,7 @@ from operations.complement_progress import Sight, time_left
 from operations.documents.complements import date_text
 from operations.documents.instances import name_of
 from operations.texts import counted, duration
-from orcaflow.cli.output import escaped, shown
+from orcaflow.cli.output import escaped, shown, zone_name
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -88,7 +88,8 @@ class Lines:
             if self._states.get(view.id) != view.state and not sight.has_ended:
                 after = f" (after complement {view.after_id})" if _waits(view) else ""
                 state = name_of(ComplementState, view.state)
-                self._put(f"{_title(view)}: {state}{after}: {counts(view)}")
+                zones = "" if view.id in self._states else f"; {self._zones(view, now)}"
+                self._put(f"{_title(view)}: {state}{after}: {counts(view)}{zones}")
             self._states[view.id] = view.state
             done = sight.done - len(sight.ended)
             for place, date in enumerate(sight.ended, start=done + 1):
@@ -96,6 +97,12 @@ class Lines:
 
     def say(self, text: str) -> None:
         self._put(text)
+
+    def _zones(self, view: ComplementView, now: datetime) -> str:
+        """Name the zone of the times of the lines, and the zone of the dates if it differs."""
+        zone = zone_name(now, self._zone)
+        dates = "" if zone == view.timezone_id else f"dates in {view.timezone_id}, "
+        return f"{dates}times in {zone}"
 
     def _line(self, sight: Sight, date: ComplementDateView, place: int, now: datetime) -> str:
         view = sight.view
