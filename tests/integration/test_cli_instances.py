@@ -230,7 +230,7 @@ def test_a_restart_says_which_version_it_runs_and_that_a_later_one_exists(
     code, _, err = cli("instance", "execute", run, "--tasks", "b")
     assert code == 0
     assert f"instance {run} runs version 1 of its definition; version 3 exists" in err
-    assert f"`orcaflow instance recover {run} --with-version latest` takes it" in err
+    assert f"`orcaflow instance recover {run} --with-version latest` takes it (`rerun` in" in err
 
 
 def test_the_latest_version_is_taken_after_its_difference_is_printed(cli: Cli, db: Engine) -> None:

@@ -257,7 +257,10 @@ def _say_version(command: PutCommand) -> None:
         return
     cure = "take it with `--with-version latest`"
     if command.command_type is CommandType.EXECUTE_TASK:
-        cure = f"`orcaflow instance recover {number} --with-version latest` takes it"
+        cure = (
+            f"`orcaflow instance recover {number} --with-version latest` takes it (`rerun` in the"
+            " place of `recover` if the run has succeeded)"
+        )
     say(
         f"process instance {number} runs version {command.version} of its definition; version"
         f" {command.latest_version} exists: see `orcaflow instance diff {number}`, and {cure}"
