@@ -20,6 +20,7 @@ from operations.definition_document import (
     has_children,
     name_of,
     nodes_of,
+    objects_of,
     type_of,
 )
 
@@ -64,11 +65,12 @@ def _unknown_profile(task: str, value: object, profiles: Collection[str]) -> Ite
 
 def parameter_mistakes(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield mistakes in declared parameters, which the master or a worker would only find later."""
+    given = document.get("globalParams")
     try:
-        parse_properties(document.get("globalParams") or None)
+        parse_properties(given or None)
     except ParameterError as error:
-        # The reader of the definition checks a value that is not a list.
-        if isinstance(document.get("globalParams"), list):
+        # The reader of the definition reports anything but a list, also within a text.
+        if isinstance(given, list) or list(objects_of(given)):
             yield f"globalParams: {error}"
     for node in nodes_of(document):
         params = node.get("params")

@@ -126,6 +126,20 @@ def test_the_mark_of_a_secret_parameter_is_known_and_is_true_or_false(tmp_path: 
     assert "'secret' must be true or false" in mistake
 
 
+def test_parameters_within_a_text_have_known_types(tmp_path: Path) -> None:
+    declared = [{"prop": "day", "direct": "IN", "type": "DAY", "value": ""}]
+    for given in (declared, json.dumps(declared)):
+        file = own(a_task("a"))
+        file["processDefinitionJson"]["globalParams"] = given
+        (mistake,) = mistakes(tmp_path, file)
+        assert "globalParams: parameter 0: key 'type' must be one of VARCHAR" in mistake
+    file = own(a_task("a"), globalParams=json.dumps(declared))
+    assert "key 'type' must be one of" in mistakes(tmp_path, file)[0]
+    file["globalParams"] = "[{"
+    (mistake,) = mistakes(tmp_path, file)
+    assert mistake.count("JSON") == 1
+
+
 def test_all_examples_are_without_findings() -> None:
     examples = Path(__file__).parents[2] / "examples"
     definitions = set(examples.glob("*/*.json")) - {examples / "streams" / "supervisor.json"}
