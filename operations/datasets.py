@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from common.errors import ConfigurationError, NotFoundError
 from common.model.intervals import Interval, IntervalError, read_interval
@@ -16,6 +16,7 @@ from common.model.lock_needs import is_dataset_name
 from common.model.segments import Segment
 from common.store.people.datasets import DatasetSummary, dataset_summaries, sees_rows
 from common.store.streams.segments import PartitionOffset, offsets, used_segments
+from operations.dataset_rows import SECONDS, read_rows
 from operations.errors import UsageError
 from operations.session import Session, operation
 
@@ -27,10 +28,6 @@ __all__ = ["DatasetSummary", "DatasetView", "FirstRows"]
 MOST_ROWS = 10_000
 MOST_SEGMENTS = 10_000
 """The maximum number of segments of which rows are read, or which a server lists."""
-Reader: TypeAlias = Callable[
-    [Sequence[Path], Sequence[str], int], tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
-]
-"""Reads rows out of files, as `operations.dataset_rows.read_rows` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +94,14 @@ def first_rows(
     interval: str | None = None,
     columns: Sequence[str] = (),
     limit: int = 20,
-    reader: Reader | None = None,
+    seconds: int = SECONDS,
 ) -> FirstRows:
     """Read some rows of the segments that have rows of an interval, or of all, with these columns.
 
-    The files are read without Spark, here or by the `reader`. A segment is read whole, so rows of a
-    chunk that the interval cuts may be of other times. Only the first segments that hold enough
-    rows are read. More than `MOST_SEGMENTS` segments are refused, without counting them.
+    A process without privileges reads the files, for `seconds` at most. A segment is read whole, so
+    rows of a chunk that the interval cuts may be of other times. Only the first segments that hold
+    enough rows are read. More than `MOST_SEGMENTS` segments are refused, without counting them.
     """
-    from operations.dataset_rows import read_rows
-
     if not 1 <= limit <= MOST_ROWS:
         raise UsageError("limit", f"must be from 1 to {MOST_ROWS}")
     wanted = _interval(interval)
@@ -116,7 +111,7 @@ def first_rows(
         found = used_segments(db, name, wanted, limit=MOST_SEGMENTS + 1)
     if len(found) > MOST_SEGMENTS:
         _refuse_more(MOST_SEGMENTS)
-    read = partial(_read, session, reader or read_rows, columns, limit)
+    read = partial(_read, session, columns, limit, seconds)
     first = _enough(found, limit)
     try:
         try:
@@ -155,13 +150,13 @@ def _enough(segments: Sequence[Segment], rows: int) -> Sequence[Segment]:
 
 def _read(
     session: Session,
-    reader: Reader,
     columns: Sequence[str],
     limit: int,
+    seconds: int,
     segments: Sequence[Segment],
 ) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-    files = [session.config.datasets_dir / file for each in segments for file in each.files]
-    return reader(files, columns, limit)
+    files = [file for each in segments for file in each.files]
+    return read_rows(session.config.datasets_dir, files, columns, limit, seconds=seconds)
 
 
 def _refuse_more(most: int) -> NoReturn:

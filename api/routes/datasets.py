@@ -11,7 +11,6 @@ from fastapi import Path, Query
 from api import cursors
 from api.asking import Asked
 from api.cursors import AfterName, Limit
-from api.dataset_rows import read_rows_apart
 from api.problems import TooManyError
 from api.route import Route, get
 from api.stream_answers import DatasetDetail, DatasetFileList, DatasetPage, DatasetRows
@@ -19,6 +18,8 @@ from operations import datasets as operations
 from operations.documents.datasets import file_row, offset_row, segment_row, summary_row
 
 _MOST_READERS: Final = 2
+_READ_SECONDS: Final = 4
+"""Less than the time limit of a request."""
 _readers: Final = BoundedSemaphore(_MOST_READERS)
 
 Name = Annotated[str, Path(max_length=255, description="The name of the dataset.")]
@@ -78,7 +79,7 @@ def show_rows(
             interval=interval,
             columns=columns or (),
             limit=limit,
-            reader=read_rows_apart,
+            seconds=_READ_SECONDS,
         )
     finally:
         _readers.release()

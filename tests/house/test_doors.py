@@ -33,7 +33,7 @@ DOORS = {
     # A process of its own, and a command that shows rows.
     "pyarrow": (
         "common/log_store/program.py",
-        "operations/dataset_rows.py",
+        "common/dataset_program.py",
         "worker/spark/streaming/batches.py",
         "worker/spark/streaming/kafka_source.py",
         # Rows of Arrow bolts, and all rows on their way between components.
@@ -123,7 +123,7 @@ def test_three_modules_change_the_account_of_a_process() -> None:
     # The first starts the embedded PostgreSQL and the second drops rights. Neither runs a task.
     assert found == [
         "common/embedded/as_account.py",
-        "master/broker_program.py",
+        "common/least_rights.py",
         "worker/processes/tenant_start.py",
     ]
 

@@ -10,14 +10,12 @@ import pytest
 from pyarrow import parquet
 from sqlalchemy import Engine, insert, text
 
-from api.dataset_rows import read_rows_apart
 from common.model.intervals import read_interval
 from common.model.lock_needs import group_of_run
 from common.model.locks import LockRequest, LockType
 from common.model.states import ProcessState, TaskState
 from common.store.streams.locks import request_locks
 from common.store.tables import segment, task_group_queue, task_lock_request
-from operations.dataset_rows import read_rows
 from tests.integration.cli_rows import an_attempt, an_instance, parsed
 from tests.integration.conftest import Cli
 
@@ -149,10 +147,6 @@ def test_a_dataset_is_listed_shown_and_read(
         {"at": "2026-11-20T12:00:00Z", "n": 1, "new": None},
         {"at": None, "n": 2, "new": "[b'x']"},
     ]
-    both = [tmp_path / f"{number}.parquet" for number in range(2)]
-    assert read_rows_apart(both, (), 20) == read_rows(both, (), 20)
-    with pytest.raises(KeyError, match="no"):
-        read_rows_apart(both, ("no",), 20)
     code, _, err = cli("dataset", "query", "flights", "--columns", "n,no")
     assert code == 2
     assert "has no column 'no'; it has at, n, new" in err
@@ -160,8 +154,6 @@ def test_a_dataset_is_listed_shown_and_read(
     query = ("dataset", "query", "flights", "-o", "json", "--limit", "1")
     assert parsed(cli(*query, "--columns", "new")) == [{"new": None}]
     (tmp_path / "1.parquet").write_text("torn")
-    with pytest.raises(OSError, match="no Parquet"):
-        read_rows_apart(both, (), 20)
     # The first file has enough rows.
     assert parsed(cli(*query)) == [{"at": "2026-11-20T12:00:00Z", "n": 1}]
     code, _, err = cli("dataset", "query", "flights")

@@ -92,17 +92,17 @@ class DatasetFolders:
                 f"there is no write {folder.write} of {folder.dataset} by this attempt"
             ) from None
         try:
-            size = sum(self._checked(top, name) for name in names)
+            # Folders first, because the owner of a folder could replace a file after its check.
             self._keep(top, _READABLE_FOLDER)
-            return size
+            return sum(self._checked(top, name) for name in names)
         finally:
             os.close(top)
 
     def _checked(self, top: int, name: str) -> int:
         *folders, last = name.split("/")
         try:
-            with _walked(top, folders) as opened:
-                file = os.open(last, _FILE_FLAGS, dir_fd=opened[-1])
+            with self._walked(top, folders) as folder:
+                file = os.open(last, _FILE_FLAGS, dir_fd=folder)
                 try:
                     if not is_own_file(file):
                         raise DatasetRequestError(f"{name[:80]!r} is no ordinary file")
@@ -110,8 +110,6 @@ class DatasetFolders:
                     self._keep(file, _READABLE_FILE)
                 finally:
                     os.close(file)
-                for each in opened[1:]:
-                    self._keep(each, _READABLE_FOLDER)
                 return size
         except FileNotFoundError:
             raise DatasetRequestError(f"{name[:80]!r} is not in the write's folder") from None
@@ -119,6 +117,22 @@ class DatasetFolders:
             raise DatasetRequestError(
                 f"{name[:80]!r} is no ordinary file of the write's folder: {error.strerror}"
             ) from error
+
+    @contextmanager
+    def _walked(self, top: int, folders: list[str]) -> Iterator[int]:
+        """Open one folder after the other, none of them by a link; yield the last.
+
+        Each is the daemon's before anything in it is opened.
+        """
+        opened = [top]
+        try:
+            for name in folders:
+                opened.append(os.open(name, _FOLDER_FLAGS, dir_fd=opened[-1]))
+                self._keep(opened[-1], _READABLE_FOLDER)
+            yield opened[-1]
+        finally:
+            for each in opened[1:]:
+                os.close(each)
 
     def _keep(self, file: int, mode: int) -> None:
         # What the tables name must outlive a loss of power.
@@ -139,19 +153,6 @@ class DatasetFolders:
                     yield WriteFolder(
                         dataset=dataset.name, task_id=int(found[2]), write=found[3], path=entry
                     )
-
-
-@contextmanager
-def _walked(top: int, folders: list[str]) -> Iterator[list[int]]:
-    """Open one folder after the other, none of them by a link."""
-    opened = [top]
-    try:
-        for name in folders:
-            opened.append(os.open(name, _FOLDER_FLAGS, dir_fd=opened[-1]))
-        yield opened
-    finally:
-        for each in opened[1:]:
-            os.close(each)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from common.clock import SystemClock
+from common.least_rights import give_up_rights
 from common.model.streams.consumer import ClientProperties
 from master.loops.broker_process import BrokerProcess, read_answer
 from master.loops.streams import StreamUnreachableError
@@ -76,9 +77,7 @@ def test_the_process_can_not_read_a_home_x33(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         try:
-            from master.broker_program import give_up_rights
-
-            done = give_up_rights()
+            done = give_up_rights(libraries=(Path(os.__file__).parent,), most_memory_bytes=2**32)
             opened = []
             for path in (secret, Path.home() / ".profile", Path("/proc/1/environ")):
                 try:
