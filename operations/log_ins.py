@@ -2,7 +2,9 @@
 
 A session is 256 random bits, of which the table has the SHA-256. It ends after twelve hours without
 a request, after a week at the latest, with any change of its user's password, and by a log-out.
-Five wrong passwords of one account or from one address block further ones for a while that doubles.
+Five wrong passwords of a user from one address block further ones for a while that doubles. Wider
+limits count all tries from an address and all tries of a user. They do not apply to a user who is
+logged in at the address, because people share addresses, and any attacker could lock them out.
 Every log-in stands in the audit, in its own transaction.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import re
 import secrets
 import threading
@@ -36,10 +39,9 @@ LINK_GOOD_FOR: Final = timedelta(seconds=30)
 _RANDOM_BYTES: Final = 32
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _KEY: Final = re.compile(r"[0-9a-f]{16}")
-_FREE: Final = 5
-_FIRST_BLOCK: Final = timedelta(seconds=30)
-_LONGEST_BLOCK: Final = timedelta(hours=1)
 _LONGEST_NAME: Final = 64
+_NETWORK_BITS: Final = 64
+"""The part of an IPv6 address that is counted, since one customer has all addresses below it."""
 # 64 MiB a hash: two at a time are the most that the server may spend on strangers, and those that
 # wait for their turn hold threads of other requests.
 _hashing: Final = threading.BoundedSemaphore(2)
@@ -50,6 +52,35 @@ _NOBODYS: Final = (
     "$argon2id$v=19$m=65536,t=3,p=4$Qyc89yShvVRSG8i1FBD2eg"
     "$hEkQKmRyi4XN2P3/VZti4yxjiY53nvE5sld+JkGLH30"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """A number of wrong tries. Each further try is followed by a block, and these double."""
+
+    free: int
+    first_block: timedelta
+    longest_block: timedelta
+
+
+_OF_USER_AT_ADDRESS: Final = _Limit(
+    free=5, first_block=timedelta(seconds=30), longest_block=timedelta(hours=1)
+)
+_OF_USER: Final = _Limit(
+    free=30, first_block=timedelta(seconds=30), longest_block=timedelta(minutes=5)
+)
+_OF_ADDRESS: Final = _Limit(
+    free=30, first_block=timedelta(seconds=10), longest_block=timedelta(seconds=10)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Try:
+    """A try that was counted. `known` has the hash that the password must match."""
+
+    known: store.PasswordHolder | None
+    pair: str
+    wider: tuple[tuple[str, _Limit], ...]
 
 
 class LogInBlockedError(NotAllowedError):
@@ -78,12 +109,12 @@ def log_in(
 ) -> str | None:
     """Begin a session and return its text; None if name and password are not a user's.
 
-    `LogInBlockedError` while the account or the address is blocked, whatever the password is. A
+    `LogInBlockedError` while the user or the address is blocked, also with the right password. A
     try is counted before its password is looked at, so that many at once gain nothing.
     """
-    account, place = _subjects(name, address)
     with _turn():
-        known = _charged(engine, name, account, place)
+        counted = _counted(engine, name, address)
+        known = counted.known
         with _hashing:
             fits, stored = _fits(known, password)
             weak = known is not None and fits and passwords.is_outdated(stored)
@@ -103,7 +134,7 @@ def log_in(
             return None
         if stronger is not None:
             store.rehash(db, known.user_id, stronger)
-        _uncharge(db, account, place)
+        _forgive(db, counted)
         who = Principal(
             user_id=known.user_id, user_name=known.user_name, address=address, request=request
         )
@@ -115,13 +146,13 @@ def count_try(engine: Engine, address: str | None) -> None:
     """Count a try from this address before its outcome is known; `LogInBlockedError` if blocked."""
     if address is not None:
         with engine.begin() as db:
-            _charge(db, _place(address))
+            _charge(db, _place(address), _OF_ADDRESS)
 
 
 def forgive_try(db: Connection, address: str | None) -> None:
     """Take back a try that was right, in the transaction of its session; those before it count."""
     if address is not None:
-        store.uncharge(db, _place(address), free=_FREE)
+        store.uncharge(db, _place(address), free=_OF_ADDRESS.free)
 
 
 def take_back_try(engine: Engine, address: str | None) -> None:
@@ -169,9 +200,9 @@ def change_own_password(session: Session, *, old: str, new: str, at: datetime) -
                 "a token with limits changes no password; log in, or ask by another"
             )
     passwords.check_new(new, user_name=who.user_name)
-    account, place = _subjects(who.user_name, who.address)
     with _turn():
-        known = _charged(session.engine, who.user_name, account, place)
+        counted = _counted(session.engine, who.user_name, who.address)
+        known = counted.known
         with _hashing:
             fits, _ = _fits(known, old)
             made_hash = passwords.hashed(new) if fits else ""
@@ -180,7 +211,7 @@ def change_own_password(session: Session, *, old: str, new: str, at: datetime) -
     ) as made:
         if known is None or not fits or not store.is_unchanged(made.db, known):
             raise UsageError("old", "is not your password")
-        _uncharge(made.db, account, place)
+        _forgive(made.db, counted)
         made.detail = "by its user"
         users.set_password(
             made.db, who.user_id, password_hash=made_hash, at=at, kept=who.session_hash
@@ -318,15 +349,23 @@ def _turn() -> Iterator[None]:
         _queueing.release()
 
 
-def _charged(
-    engine: Engine, name: str, account: str, place: str | None
-) -> store.PasswordHolder | None:
+def _counted(engine: Engine, name: str, address: str | None) -> _Try:
     """Count a try, and read the hash that the password has to have."""
+    account = f"user:{hashlib.sha256(name.lower().encode('utf-8', 'replace')).hexdigest()}"
+    # A shorter digest, so that both fit into the column.
+    place = "" if address is None else hashlib.sha256(_place(address).encode()).hexdigest()[:32]
+    pair = f"{account}@{place}"
     with engine.begin() as db:
-        _charge(db, account)
-        if place is not None:
-            _charge(db, place)
-        return store.password_of(db, name) if _is_a_name(name) else None
+        wider: list[tuple[str, _Limit]] = []
+        is_a_name = _is_a_name(name)
+        if address is None or not (is_a_name and store.is_logged_in(db, name, address)):
+            wider.append((account, _OF_USER))
+            if address is not None:
+                wider.append((_place(address), _OF_ADDRESS))
+        for subject, limit in ((pair, _OF_USER_AT_ADDRESS), *wider):
+            _charge(db, subject, limit)
+        known = store.password_of(db, name) if is_a_name else None
+    return _Try(known=known, pair=pair, wider=tuple(wider))
 
 
 def _fits(known: store.PasswordHolder | None, password: str) -> tuple[bool, str]:
@@ -337,16 +376,21 @@ def _fits(known: store.PasswordHolder | None, password: str) -> tuple[bool, str]
     return fits and known is not None, stored
 
 
-def _uncharge(db: Connection, account: str, place: str | None) -> None:
-    store.forget_failures(db, [account])
-    if place is not None:
-        # The tries of others from there count on: whoever guesses may have an account too.
-        store.uncharge(db, place, free=_FREE)
+def _forgive(db: Connection, counted: _Try) -> None:
+    """Take back a try that was right, and the wrong ones of this user from this address."""
+    store.forget_failures(db, [counted.pair])
+    for subject, limit in counted.wider:
+        # The tries of others count on: an attacker may have an account too.
+        store.uncharge(db, subject, free=limit.free)
 
 
-def _charge(db: Connection, subject: str) -> None:
+def _charge(db: Connection, subject: str, limit: _Limit) -> None:
     left = store.charge(
-        db, subject, free=_FREE, first_block=_FIRST_BLOCK, longest_block=_LONGEST_BLOCK
+        db,
+        subject,
+        free=limit.free,
+        first_block=limit.first_block,
+        longest_block=limit.longest_block,
     )
     if left is not None:
         seconds = max(1, round(left.total_seconds()))
@@ -355,13 +399,16 @@ def _charge(db: Connection, subject: str) -> None:
         )
 
 
-def _subjects(name: str, address: str | None) -> tuple[str, str | None]:
-    account = hashlib.sha256(name.lower().encode("utf-8", "replace")).hexdigest()
-    return f"user:{account}", None if address is None else _place(address)
-
-
 def _place(address: str) -> str:
-    return f"address:{address:.60}"
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return f"address:{address:.60}"
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            return f"address:{ipaddress.IPv6Network((int(found), _NETWORK_BITS), strict=False)}"
+        found = found.ipv4_mapped
+    return f"address:{found}"
 
 
 def _is_a_name(name: str) -> bool:

@@ -32,6 +32,8 @@ from tests.integration.cli_rows import a_definition, an_instance
 from tests.integration.conftest import Cli
 
 PASSWORD = "correct horse battery"
+HERE = "testclient"
+"""The address of `client`."""
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 LOGIN, ME, SESSIONS = f"{BASE}/login", f"{BASE}/me", f"{BASE}/sessions"
 
@@ -187,47 +189,116 @@ def test_a_wrong_password_and_an_unknown_user_are_answered_alike_and_cost_the_sa
         assert client.post(LOGIN, json=body).status_code == 422
 
 
-def test_five_wrong_passwords_block_the_account_on_every_server_for_a_while_that_doubles(
+def blocked_until_now(db: Engine) -> None:
+    """End all blocks."""
+    with db.begin() as connection:
+        connection.execute(update(t.login_failure).values(blocked_until=func.now()))
+
+
+def failed_before(db: Engine, failures: int) -> None:
+    """Let all subjects have this number of wrong tries behind them."""
+    with db.begin() as connection:
+        connection.execute(update(t.login_failure).values(failures=failures, blocked_until=None))
+
+
+def test_five_wrong_passwords_block_a_user_at_an_address_on_every_server_and_double(
     client: TestClient, ada: str, db: Engine
 ) -> None:
     other = engine(db.url.render_as_string(hide_password=False))
     for _ in range(5):
-        assert guessed(other, "wrong") is None
+        assert guessed(other, "wrong", address=HERE) is None
     other.dispose()
     answer = client.post(LOGIN, json={"name": "ADA", "password": PASSWORD})
     assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
     assert 25 <= int(answer.headers["retry-after"]) <= 30
-    pasts = []
+    waits = []
     for _ in range(3):
-        with db.begin() as connection:
-            pasts.append(connection.scalar(select(func.max(t.login_failure.c.failures))))
-            connection.execute(update(t.login_failure).values(blocked_until=func.now()))
-        assert guessed(db, "wrong", address="10.0.0.2") is None
+        blocked_until_now(db)
+        assert guessed(db, "wrong", address=HERE) is None
         with pytest.raises(LogInBlockedError) as caught:
-            guessed(db, PASSWORD, address="10.0.0.3")
-        pasts.append(caught.value.retry_after)
-    assert pasts[::2] == [5, 6, 7]
-    assert [round(each / 60) for each in pasts[1::2]] == [1, 2, 4]
-    with db.begin() as connection:
-        connection.execute(update(t.login_failure).values(blocked_until=func.now()))
-    # A right password makes good what was wrong before it, for the account.
-    assert guessed(db, PASSWORD, address="10.0.0.4") is not None
-    assert guessed(db, "wrong", address="10.0.0.5") is None
-    assert guessed(db, PASSWORD, address="10.0.0.6") is not None
+            guessed(db, PASSWORD, address=HERE)
+        waits.append(caught.value.retry_after)
+    assert [round(each / 60) for each in waits] == [1, 2, 4]
+    blocked_until_now(db)
+    # A right password makes good what was wrong before it, for the user at this address.
+    assert guessed(db, PASSWORD, address=HERE) is not None
+    assert guessed(db, "wrong", address=HERE) is None
+    assert guessed(db, PASSWORD, address=HERE) is not None
+
+
+def test_x85_wrong_passwords_at_a_shared_address_block_nobody_but_the_users_they_are_for(
+    ada: str, owner: Session, db: Engine
+) -> None:
+    create_user(owner, "eve", is_admin=False, password=PASSWORD, tenant=None)
+    for _ in range(5):
+        assert guessed(db, "wrong", name="eve") is None
+    for number in range(15):
+        assert guessed(db, "wrong", name=f"user{number}") is None
+    assert guessed(db, PASSWORD) is not None
+    with pytest.raises(LogInBlockedError):
+        guessed(db, PASSWORD, name="eve")
+    # Nor does an attacker at one address block the user at another one.
+    assert guessed(db, PASSWORD, name="eve", address="10.0.0.2") is not None
+
+
+def test_x85_a_user_who_is_logged_in_at_an_address_is_not_blocked_by_others(
+    ada: str, owner: Session, db: Engine
+) -> None:
+    create_user(owner, "eve", is_admin=False, password=PASSWORD, tenant=None)
+    assert guessed(db, PASSWORD) is not None
+    assert guessed(db, "wrong", name="x") is None
+    assert guessed(db, "wrong", address="10.0.0.9") is None
+    failed_before(db, 40)
+    for name in ("x", "ada"):
+        with db.begin() as connection:
+            connection.execute(delete(t.login_failure).where(t.login_failure.c.subject.like("%@%")))
+        place = "10.0.0.1" if name == "x" else "10.0.0.9"
+        assert guessed(db, "wrong", name=name, address=place) is None
+    # The address is blocked for users who are not logged in there, the user at other addresses.
+    with pytest.raises(LogInBlockedError) as at_the_address:
+        guessed(db, PASSWORD, name="eve")
+    assert at_the_address.value.retry_after <= 10
+    with pytest.raises(LogInBlockedError) as of_the_user:
+        guessed(db, PASSWORD, address="10.0.0.3")
+    assert of_the_user.value.retry_after <= 300
+    assert guessed(db, PASSWORD) is not None
+
+
+def test_x85_a_link_of_the_command_line_logs_in_whatever_is_blocked(
+    ada: str, owner: Session, db: Engine
+) -> None:
+    for _ in range(5):
+        assert guessed(db, "wrong", name="admin", address=HERE) is None
+    made = log_ins.make_link(owner)
+    assert made.user_name == "admin"
+    assert log_ins.open_link(db, made.text, address=HERE, request=None) is not None
 
 
 def test_guesses_from_one_address_are_counted_whatever_names_they_try(
     ada: str, owner: Session, db: Engine
 ) -> None:
     create_user(owner, "eve", is_admin=False, password=PASSWORD, tenant=None)
-    for number in range(4):
+    assert guessed(db, "x", name="first") is None
+    failed_before(db, 28)
+    # The attacker's own account gives no guess back.
+    assert guessed(db, PASSWORD, name="eve") is not None
+    for number in range(2):
         assert guessed(db, "x", name=f"user{number}") is None
-        # One's own account gives no guess back.
-        assert guessed(db, PASSWORD, name="eve") is not None
-    assert guessed(db, "x", name="last") is None
     with pytest.raises(LogInBlockedError):
         guessed(db, PASSWORD)
     assert guessed(db, PASSWORD, address="10.0.0.2") is not None
+
+
+def test_addresses_of_one_ipv6_network_are_counted_as_one(ada: str, db: Engine) -> None:
+    for number in range(5):
+        assert guessed(db, "wrong", address=f"2001:db8::{number}") is None
+    with pytest.raises(LogInBlockedError):
+        guessed(db, PASSWORD, address="2001:db8::99")
+    assert guessed(db, PASSWORD, address="2001:db8:0:1::99") is not None
+    for _ in range(5):
+        assert guessed(db, "wrong", address="::ffff:10.0.0.7") is None
+    with pytest.raises(LogInBlockedError):
+        guessed(db, PASSWORD, address="10.0.0.7")
 
 
 def test_many_guesses_at_once_are_no_more_than_one_after_the_other(
@@ -236,9 +307,9 @@ def test_many_guesses_at_once_are_no_more_than_one_after_the_other(
     looked_at: list[str] = []
     monkeypatch.setattr(passwords, "matches", lambda stored, _: bool(looked_at.append(stored)))
 
-    def guess(number: int) -> None:
+    def guess(_: int) -> None:
         try:
-            guessed(made, "wrong", address=f"10.0.0.{number}")
+            guessed(made, "wrong")
         except LogInBlockedError:
             return
 

@@ -41,6 +41,7 @@ _ADMINISTRATOR: Final = 0
 _NOTED_EVERY: Final = timedelta(minutes=1)
 _FAILURES_COUNT_FOR: Final = timedelta(days=1)
 _KEY_CHARACTERS: Final = 16
+_ADDRESS_CHARACTERS: Final = 45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def begin_session(
         insert(session).values(
             id=session_hash,
             user_id=user_id,
-            ip=None if address is None else address[:45],
+            ip=None if address is None else address[:_ADDRESS_CHARACTERS],
             last_login_time=func.now(),
             expire_time=func.now() + longest,
         )
@@ -168,6 +169,19 @@ def holder_of_session(db: Connection, session_hash: str) -> SessionHolder | None
     for row in _holder().rows(db, {"session_hash": session_hash}):
         return SessionHolder(user_id=row.id, user_name=row.user_name, is_due=row.is_due)
     return None
+
+
+def is_logged_in(db: Connection, name: str, address: str) -> bool:
+    """Return True if a session of this user was started at this address and has not expired."""
+    found = (
+        select(session.c.id)
+        .join_from(session, user, user.c.id == session.c.user_id)
+        .where(user.c.user_name == name)
+        .where(session.c.ip == address[:_ADDRESS_CHARACTERS])
+        .where(_is_good())
+        .where(user.c.state == _ENABLED)
+    )
+    return bool(db.scalar(select(found.exists())))
 
 
 def note_use(db: Connection, session_hash: str) -> None:
