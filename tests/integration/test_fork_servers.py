@@ -248,6 +248,39 @@ open({str(told)!r}, "w").write(str(server.process.pid))
     wait_until_gone(int(told.read_text()))
 
 
+def test_x86_a_fork_server_that_a_task_has_stopped_ends_with_its_daemon(tmp_path: Path) -> None:
+    home, told = tmp_path / "home", tmp_path / "told"
+    home.mkdir()
+    a_daemon_that_dies(
+        home,
+        f"""
+import os, signal
+from tests.integration.pythons import Pythons
+pythons = Pythons(host.home, "forked")
+leader, runner = pythons.ahead()
+[server] = pythons.host.fork_servers._servers.values()
+pids = (server.process.pid, leader, runner)
+for pid in pids:
+    os.kill(pid, signal.SIGSTOP)
+open({str(told)!r}, "w").write(" ".join(map(str, pids)))
+""",
+    )
+    for pid in told.read_text().split():
+        wait_until_gone(int(pid))
+
+
+def test_x86_what_was_forked_ahead_and_stopped_ends_when_its_worker_stops(
+    tmp_path: Path,
+) -> None:
+    pythons = Pythons(tmp_path, "forked")
+    leader, runner = pythons.ahead()
+    for pid in (_server(pythons).process.pid, leader, runner):
+        os.kill(pid, signal.SIGSTOP)
+    pythons.host.supervisor.close()
+    os.waitpid(leader, 0)
+    wait_until_gone(runner)
+
+
 def test_an_interpreter_that_has_changed_has_a_new_fork_server(tmp_path: Path) -> None:
     packages = tmp_path / "python" / "lib" / "site-packages"
     python = tmp_path / "python" / "bin" / "python"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -129,10 +130,12 @@ class FollowedHost:
         if self._link is not None:
             with suppress(OSError):
                 self._link.sendall(request_bytes("follow", json.dumps({"stop": True})))
+            _continue(self._link)
 
     def close(self) -> None:
         """Leave it to itself; it ends when its last task has."""
         if self._link is not None:
+            _continue(self._link)
             self._link.close()
             self._link = None
 
@@ -203,9 +206,23 @@ class FollowedHost:
 
 
 def _uid_of(link: socket.socket) -> int:
-    told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(told)[1]
-    return uid
+    return _peer_of(link)[1]
+
+
+def _peer_of(link: socket.socket) -> tuple[int, int]:
+    """Return the pid and the account of the process that listened for this link."""
+    found = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return pid, uid
+
+
+def _continue(link: socket.socket) -> None:
+    """Continue a host that a task has stopped by a signal. Otherwise it would read no more."""
+    pid, _ = _peer_of(link)
+    # The signal does not harm a process that has the pid of a host that has ended.
+    if pid > 0:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def _is_open(link: socket.socket) -> bool:

@@ -7,7 +7,8 @@ serves. Run as a program by the interpreter of the tasks, so it uses the standar
 nothing of Orcaflow's; `worker/processes/fork_servers.py` starts it. LINK is the number of a socket,
 on which each message brings another one, the *gate* of an attempt; MARK is what the worker's own
 bear, or 0; BLANKS is room for a command line. The end of the link is the end of the server, and of
-nothing else.
+nothing else. A task of the account may stop the server, or what it has forked ahead, by a signal.
+The kernel therefore kills these processes when the daemon ends.
 
 For a gate it makes a *leader*, a child of the daemon, which takes everything else from the gate
 itself: the server never knows what a task was given. The leader does what the wrapper of a new
@@ -78,6 +79,7 @@ _PRELOADED = (
 
 _CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220}
 _CLONE_PARENT = 0x00008000
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _RLIMIT_LOCKS = 10
 _OUT_OF_MEMORY_SCORE = b"300"
@@ -150,6 +152,11 @@ class Runner:
         self.pid = pid
         self._link = link
 
+    def await_start(self) -> None:
+        """Wait until the end of this process would end it, or until it has ended."""
+        with contextlib.suppress(OSError):
+            self._link.recv(1)
+
     def offer(self, frame: bytes, log: int) -> None:
         """Send an attempt; what becomes of a runner that has died is seen by its answer."""
         with contextlib.suppress(OSError):
@@ -203,6 +210,7 @@ def main() -> int:
     """Serve until the link ends. In a task's process, run its script."""
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)
+    _end_with_parent()
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -249,6 +257,7 @@ def _lead(link: socket.socket, gate: socket.socket, server: Server, *, is_ahead:
     """Lead an attempt to its end; return it in the task's process alone."""
     usual = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     link.close()
+    _end_with_parent()
     os.setsid()
     # Until it has an attempt it is a part of the worker.
     _bear(int(sys.argv[2]))
@@ -259,6 +268,8 @@ def _lead(link: socket.socket, gate: socket.socket, server: Server, *, is_ahead:
             return made
         runner = made
         _rehearse(server.areas)
+        if runner is not None:
+            runner.await_start()
         gate.send(WAITING)
     answer, attempt = REFUSED, None
     with contextlib.suppress(OSError, EOFError, ValueError):
@@ -275,6 +286,7 @@ def _lead(link: socket.socket, gate: socket.socket, server: Server, *, is_ahead:
             answer = STALE
         elif runner is None or not is_ahead or runner.is_ready():
             answer = READY
+            _outlive_parent()
     if attempt is not None:
         gate.send(answer)
     if attempt is None or answer != READY or gate.recv(1) != GO:
@@ -323,6 +335,8 @@ def _runner(gate: socket.socket, server: Server, usual: set[Any]) -> Runner | At
     try:
         link.close()
         gate.close()
+        _end_with_parent()
+        theirs.send(WAITING)
         _rehearse(server.areas)
         forked_script.rehearse(server.interpreter)
         attempt = Attempt(*_received(theirs))
@@ -332,6 +346,7 @@ def _runner(gate: socket.socket, server: Server, usual: set[Any]) -> Runner | At
         _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         _take_over(attempt, server.areas)
         _become(attempt, but=theirs.fileno())
+        _outlive_parent()
         theirs.send(READY)
         if theirs.recv(1) != GO:
             os._exit(1)
@@ -354,6 +369,16 @@ def _take_over(attempt: Attempt, areas: Areas) -> None:
     for kind, limit in attempt.limits:
         resource.setrlimit(kind, (limit, limit))
     os.chdir(attempt.directory)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, even if a task has stopped it."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _outlive_parent() -> None:
+    """Let this process, which has an attempt, continue after the end of its parent."""
+    _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
 def _bear(mark: int) -> None:

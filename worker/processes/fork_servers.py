@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -129,8 +130,8 @@ class _Ahead:
     def is_there(self) -> bool:
         """Return whether it may still be given an attempt; reap it if it has ended."""
         if self.pid is None:
-            self.gate.setblocking(False)
             try:
+                self.gate.setblocking(False)
                 answer, pid, _ = _answer(self.gate)
             except BlockingIOError:
                 return True
@@ -140,6 +141,15 @@ class _Ahead:
                 return False
             self.pid = pid
         return not self.has_ended()
+
+    def kill(self) -> None:
+        """Kill a leader without an attempt and its runner, also if a task has stopped them."""
+        if self.is_there() and self.pid:
+            # No other process gets the pid of a child before that child is reaped. The leader is
+            # killed by its pid too, in case that it has not made a group yet.
+            for kill in (os.killpg, os.kill):
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
         """Reap it if it has ended; True then, and if it is not known or no child of ours."""
@@ -216,6 +226,7 @@ class _Server:
         self.process.wait()
         self.link.close()
         if self.ahead is not None:
+            self.ahead.kill()
             self.ahead.gate.close()
         os.close(self._words)
 
@@ -279,6 +290,7 @@ class ForkServers:
         if leader is not None:
             server.has_served = True
         elif ahead is not None:
+            ahead.kill()
             self._dismissed.append(ahead)
         return leader
 
