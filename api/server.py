@@ -54,6 +54,7 @@ from common.store.connect import Engine, engine, server_time
 from common.store.listen import Notifications
 from common.store.transaction import observe_transactions
 from common.store.yielding import YieldingConnection
+from operations.freed_ports import made_room
 from operations.live import WatchedTables
 
 NAME = "api-server"
@@ -104,6 +105,7 @@ def run(config: Config) -> int:
         made = _engine(config)
         stack.callback(made.dispose)
         app = build(config, made, version=product_version(), problems=service.problems)
+        made_room(config, settings.http_host, settings.port, server=f"the {NAME}")
         server = _HttpServer(app, settings)
         server.start()
         stack.callback(server.stop)
@@ -117,6 +119,7 @@ def run(config: Config) -> int:
         service.on_stop("http", server.stop)
         stack.callback(REGISTRY.close)
         if settings.gateway_port:
+            made_room(config, settings.http_host, settings.gateway_port, server="the gateway")
             gateway = responder(config, made, listen(settings.http_host, settings.gateway_port))
             gateway.start()
             service.on_stop("gateway", gateway.stop)

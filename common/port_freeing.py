@@ -1,7 +1,8 @@
 """Frees a port of the cluster that a task run of the cluster holds, before a daemon starts there.
 
 A worker's program does it (`worker.port_pass`): it alone knows which processes are those of a task
-run, and it ends nothing else. Used at the start of daemons and of embedded servers.
+run, and it ends nothing else. Used by daemons before they listen, by the commands
+that start daemons, and at the start of embedded servers.
 """
 
 from __future__ import annotations
@@ -12,11 +13,22 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from common.port_holders import process_at
+from common.port_holders import processes_at
+from common.ports import is_port_free
 
 log = logging.getLogger(__name__)
 
 _SECONDS: Final = 60
+
+
+def make_room(host: str, port: int, *, home: Path, server: str) -> int | None:
+    """End the task run of this home that keeps a daemon from listening; return its id.
+
+    None if the daemon can listen, or if no task run was ended.
+    """
+    if is_port_free(port, host):
+        return None
+    return free_of_tasks(port, home=home, server=server)
 
 
 def free_of_tasks(port: int, *, home: Path, server: str) -> int | None:
@@ -25,7 +37,7 @@ def free_of_tasks(port: int, *, home: Path, server: str) -> int | None:
     None if no task run was ended: the holder is another program, or this account may not end it.
     `server` is the name of what is to start there.
     """
-    if not (home / "tasks" / "records").is_dir() or process_at(port) is None:
+    if not (home / "tasks" / "records").is_dir() or not processes_at(port):
         return None
     command = [sys.executable, "-m", "worker.port_pass", "--home", str(home)]
     command += ["--port", str(port), "--server", server]

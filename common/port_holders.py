@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from common.ports import Listener, listener_of
+from common.ports import Listener, listener_of, listeners_at
 
 _TASK: Final = re.compile(rb"ORCAFLOW_TASK_INSTANCE_ID=([0-9]{1,18})")
 
@@ -34,10 +34,10 @@ def holder(port: int) -> str:
     return f" (process {pid} of account {account}{of_run}: `kill {pid}` ends it)"
 
 
-def process_at(port: int) -> int | None:
-    """Return the pid of the listener at a port; None without a listener or without the right."""
-    found = listener_of(port)
-    return None if found is None else _process(found)
+def processes_at(port: int) -> list[int]:
+    """Return the pids of the listeners at a port of any address that this account may see."""
+    found = [_process(listener) for listener in listeners_at(port)]
+    return [pid for pid in found if pid is not None]
 
 
 def _account(uid: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -24,9 +25,11 @@ from common.errors import ConfigurationError
 LOOPBACK: Final = "127.0.0.1"
 
 _OF_CONNECTIONS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_LISTENERS: Final = (
+_MAPPED: Final = "0000000000000000FFFF0000"
+"""The prefix of an IPv4 address in the table of IPv6. Servers use IPv6 sockets for both."""
+_TABLES: Final = (
     (Path("/proc/net/tcp"), "0100007F"),
-    (Path("/proc/net/tcp6"), "0000000000000000FFFF00000100007F"),
+    (Path("/proc/net/tcp6"), f"{_MAPPED}0100007F"),
 )
 """The tables of the kernel's sockets, with the loopback address as they write it."""
 _LISTENS: Final = "0A"
@@ -75,13 +78,14 @@ def _mark(port: int) -> bool:
     return True
 
 
-def is_port_free(port: int) -> bool:
-    """Return True if a server could listen at this port of the loopback interface."""
-    with socket.socket() as probe:
+def is_port_free(port: int, host: str = LOOPBACK) -> bool:
+    """Return True if a server could listen at this port, of the loopback interface by default."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
         # As the servers do it: what is left of closed connections is no hindrance.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True
@@ -109,22 +113,59 @@ def listener_of(port: int) -> Listener | None:
 
     None without a listener, or if the system has no table of sockets.
     """
-    found: dict[bool, Listener] = {}
-    for table, specific in _LISTENERS:
+    found = {
+        is_loopback: listener
+        for address, is_loopback, listener in _listeners(port)
+        if is_loopback or not address.strip("0")
+    }
+    # The kernel prefers a listener of the address itself to one of all addresses.
+    return found.get(True, found.get(False))
+
+
+def listeners_at(port: int) -> list[Listener]:
+    """Return the sockets that listen at a port of any address of this computer."""
+    return [listener for _, _, listener in _listeners(port)]
+
+
+def server_account(connection: socket.socket) -> int | None:
+    """Return the account at the other end of an IPv4 connection within this computer.
+
+    None if the kernel's table does not show the other end, such as after it was closed. A program
+    may listen, accept the connection and close its listener, so the listener alone proves nothing.
+    """
+    server, client = _as_written(connection.getpeername()), _as_written(connection.getsockname())
+    ends = {(server, client), (_MAPPED + server, _MAPPED + client)}
+    for _, fields in _sockets():
+        if (fields[1], fields[2]) in ends:
+            # Without an inode no program has accepted it yet, so the listener still has it.
+            is_accepted = int(fields[9]) != 0
+            return int(fields[7]) if is_accepted else listener_account(int(server[-4:], 16))
+    return None
+
+
+def _as_written(address: tuple[str, int]) -> str:
+    """Return an IPv4 address and a port as the kernel writes them."""
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+
+
+def _listeners(port: int) -> Iterator[tuple[str, bool, Listener]]:
+    """Yield listeners with their address as the kernel writes it, and True for the loopback."""
+    for loopback, fields in _sockets():
+        address, _, number = fields[1].partition(":")
+        if fields[3] == _LISTENS and int(number, 16) == port:
+            listener = Listener(uid=int(fields[7]), inode=int(fields[9]))
+            yield address, address == loopback, listener
+
+
+def _sockets() -> Iterator[tuple[str, list[str]]]:
+    """Yield the fields of each socket, and the loopback address as its table writes it."""
+    for table, loopback in _TABLES:
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
-        for line in lines:
-            fields = line.split()
-            address, _, number = fields[1].partition(":")
-            if fields[3] == _LISTENS and int(number, 16) == port:
-                if address == specific:
-                    found[True] = Listener(uid=int(fields[7]), inode=int(fields[9]))
-                elif not address.strip("0"):
-                    found[False] = Listener(uid=int(fields[7]), inode=int(fields[9]))
-    # The kernel prefers a listener of the address itself to one of all addresses.
-    return found.get(True, found.get(False))
+        yield from ((loopback, line.split()) for line in lines)
 
 
 def is_left_free(

@@ -36,6 +36,7 @@ from common.model.date_rules import DateRule
 from common.model.streams.connections import properties_in
 from common.model.streams.consumer import ConsumerPropertyError, allowed_environment
 from common.model.streams.spec import SupervisorSpec
+from common.port_freeing import make_room
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
@@ -127,6 +128,7 @@ def run(config: Config) -> int:
     with ExitStack() as stack:
         stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
         service = Service(clock=clock)
+        make_room(settings.http_host, settings.port, home=config.home, server=f"the {NAME}")
         health = HealthServer(
             service, host=settings.http_host, port=settings.port, setting="master.port"
         )

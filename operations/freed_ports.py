@@ -10,7 +10,7 @@ import logging
 from common.config import Config, database_url
 from common.errors import SchedulerError
 from common.model.rights import DATABASE
-from common.port_freeing import free_of_tasks
+from common.port_freeing import free_of_tasks, make_room
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,15 @@ def freed(config: Config, port: int, *, server: str) -> str | None:
 
     None if no task run was ended. `server` is the name of the daemon.
     """
-    task_id = free_of_tasks(port, home=config.home, server=server)
+    return _noted(config, port, server, free_of_tasks(port, home=config.home, server=server))
+
+
+def made_room(config: Config, host: str, port: int, *, server: str) -> str | None:
+    """End the task run of this home that keeps a daemon from listening; return what was done."""
+    return _noted(config, port, server, make_room(host, port, home=config.home, server=server))
+
+
+def _noted(config: Config, port: int, server: str, task_id: int | None) -> str | None:
     if task_id is None:
         return None
     done = f"task run {task_id} held the port {port} of {server} and was ended"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from common.clock import SystemClock
-from common.port_holders import process_at
+from common.port_holders import processes_at
 from common.ports import is_port_free
 from worker.processes.attempt_processes import Seen, belonging, kill_exactly, scan, seen_now
 from worker.processes.records import Record, Records
@@ -44,12 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def end_holder(home: Path, port: int, reason: str) -> int | None:
     """End the task run of a worker of this home that listens at a port; return its id."""
-    pid = process_at(port)
-    holder = None if pid is None else seen_now(pid)
-    if holder is None:
-        return None
-    for records, record in _recorded(home):
-        if not _is_of(record, [holder]):
+    found = [seen_now(pid) for pid in processes_at(port)]
+    holders = [each for each in found if each is not None]
+    for records, record in _recorded(home) if holders else ():
+        if not _is_of(record, holders):
             continue
         # First, so that the worker does not miss it when it sees the end.
         records.note_end(record.task_instance_id, reason)

@@ -43,6 +43,7 @@ from common.model.cluster import NodeKind, ip_number
 from common.model.offers import names_of
 from common.model.streams.consumer import allowed_environment
 from common.parameter_keys import parameter_keys
+from common.port_freeing import make_room
 from common.registry.config import registry_config
 from common.registry.connect import connect as connect_registry
 from common.registry.protocol import Registry
@@ -202,6 +203,7 @@ class WorkerServer:
         with ExitStack() as stack:
             stack.enter_context(holding(pid_file(config.home, NAME, settings.port)))
             service = Service(clock=self._clock)
+            make_room(settings.http_host, settings.port, home=config.home, server=f"the {NAME}")
             health = HealthServer(
                 service,
                 host=settings.http_host,

@@ -86,12 +86,16 @@ def as_super(home: Path, hosts: str) -> KazooClient:
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 
+    from common.registry.connection import PollingHandler
+
     port = int(hosts.rpartition(":")[2])
     if listener_account(port) not in (None, os.geteuid()):
         raise ServerStartError(f"the program at port {port} is not the embedded ZooKeeper")
     # Below that kazoo logs every request, and with it the credential.
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    client = KazooClient(hosts=hosts, auth_data=[("digest", _super(home))])
+    # Its handler checks each connection, also if the server ends meanwhile.
+    handler = PollingHandler(account=os.geteuid())
+    client = KazooClient(hosts=hosts, auth_data=[("digest", _super(home))], handler=handler)
     try:
         client.start(timeout=15)
     except KazooTimeoutError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from common.ports import listener_account
+from common.ports import server_account
 from common.registry.config import RegistryTls
 
 log = logging.getLogger(__name__)
@@ -48,12 +48,13 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         if self._account is None:
             return
         port = connection.getpeername()[1]
-        found = listener_account(port)
-        if found is not None and found != self._account:
+        found = server_account(connection)
+        if found != self._account:
             connection.close()
+            whose = "another account" if found is None else f"account number {found}"
             raise ConnectionRefusedError(
                 errno.ECONNREFUSED,
-                f"the program at port {port} belongs to account number {found}, and the embedded"
+                f"the program at port {port} belongs to {whose}, and the embedded"
                 f" ZooKeeper to {self._account}",
             )
 

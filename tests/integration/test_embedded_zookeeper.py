@@ -26,7 +26,7 @@ from common.embedded.addresses import (
 from common.embedded.zookeeper import EmbeddedZookeeper, find_java, jars_of_zookeeper
 from common.embedded.zookeeper_rights import as_super, digest_file, digest_of
 from common.errors import ConfigurationError, SchedulerError, ServiceUnreachableError
-from common.ports import listener_account
+from common.ports import listener_account, server_account
 from common.registry.connection import PollingHandler
 
 
@@ -176,6 +176,26 @@ def test_a_program_of_another_account_on_the_port_gets_no_connection() -> None:
         assert listener_account(at[1]) == os.geteuid()
         PollingHandler(account=os.geteuid()).create_connection(at, timeout=5).close()
     assert listener_account(at[1]) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="listens as another account")
+def test_x89_a_program_that_closes_its_listener_gets_no_credential_either() -> None:
+    os.seteuid(65534)
+    try:
+        rogue = socket.create_server(("127.0.0.1", 0))
+    finally:
+        os.seteuid(0)
+    with rogue, socket.create_connection(rogue.getsockname()) as connection:
+        assert server_account(connection) == 65534
+        os.seteuid(65534)
+        try:
+            accepted = rogue.accept()[0]
+        finally:
+            os.seteuid(0)
+        rogue.close()
+        assert listener_account(connection.getpeername()[1]) is None
+        with accepted, pytest.raises(ConnectionRefusedError, match="account number 65534"):
+            PollingHandler(account=os.geteuid())._check_account(connection)
 
 
 ATTACKS: tuple[Callable[[KazooClient], object], ...] = (

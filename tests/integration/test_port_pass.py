@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from common.config import Config, DatabaseConfig
 from common.model.states import TaskState
-from common.port_freeing import free_of_tasks
+from common.port_freeing import free_of_tasks, make_room
 from common.ports import free_port, is_port_free
-from tests.integration.worker_host import Host, Signpost
+from operations.freed_ports import made_room
+from tests.house.tree import ROOT
+from tests.integration.worker_host import PATIENCE_SECONDS, Host, Signpost
 from worker.processes.attempt_processes import MARKER
 from worker.processes.records import Record, Records
 
@@ -23,11 +26,12 @@ SERVER = "the api-server"
 _LISTENER = """
 import os, socket, sys
 account, port, told = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+address = sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1"
 told = open(told, "w")
 if account != os.geteuid():
     os.setgroups([])
     os.setresuid(account, account, account)
-kept = socket.create_server(("127.0.0.1", port))
+kept = socket.create_server((address, port))
 with told:
     told.write("listens\\n")
 sys.stdin.read()
@@ -43,12 +47,17 @@ def signpost(tmp_path: Path) -> Iterator[Signpost]:
 
 @contextmanager
 def a_listener(
-    port: int, signpost: Signpost, *, execute_path: Path, account: int | None = None
+    port: int,
+    signpost: Signpost,
+    *,
+    execute_path: Path,
+    account: int | None = None,
+    address: str = "127.0.0.1",
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Listen at a port with the marker of the attempt that has this directory."""
     uid = str(os.geteuid() if account is None else account)
     process = subprocess.Popen(
-        [sys.executable, "-c", _LISTENER, uid, str(port), str(signpost.path)],
+        [sys.executable, "-c", _LISTENER, uid, str(port), str(signpost.path), address],
         stdin=subprocess.PIPE,
         env={**os.environ, MARKER: str(execute_path)},
     )
@@ -86,6 +95,54 @@ def test_x80_a_task_run_that_holds_the_port_of_a_daemon_is_ended_at_its_start(
         assert process.wait() == -signal.SIGKILL
     assert is_port_free(port)
     assert records.ended_for(7) == f"held the port {port} of {SERVER}"
+
+
+def test_x87_a_daemon_that_no_script_starts_ends_the_task_run_at_its_port(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, _ = a_home(tmp_path)
+    port = free_port()
+    with a_listener(port, signpost, execute_path=tmp_path / "attempt") as process:
+        master = subprocess.Popen(
+            [sys.executable, "-m", "master.server", "--home", str(home), "--port", str(port)],
+            cwd=ROOT,
+            env={**os.environ, "ORCAFLOW_DATABASE__URL": "postgresql://nobody@127.0.0.1:1/none"},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert process.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
+        finally:
+            master.kill()
+            master.wait()
+
+
+def test_x87_a_task_run_at_the_port_of_the_gateway_is_ended_and_noted(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, records = a_home(tmp_path)
+    port = free_port()
+    config = Config(home=home, database=DatabaseConfig(url="postgresql://nobody@127.0.0.1:1/none"))
+    with a_listener(port, signpost, execute_path=tmp_path / "attempt") as process:
+        done = made_room(config, "127.0.0.1", port, server="the gateway")
+        assert done == f"task run 7 held the port {port} of the gateway and was ended"
+        assert process.wait() == -signal.SIGKILL
+    assert records.ended_for(7) == f"held the port {port} of the gateway"
+    assert made_room(config, "127.0.0.1", port, server="the gateway") is None
+
+
+def test_x87_a_task_run_that_listens_at_another_address_than_the_loopback_is_ended(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, _ = a_home(tmp_path)
+    port = free_port()
+    # All of 127.0.0.0/8 are addresses of the computer. A daemon at 0.0.0.0 needs each of them.
+    where = a_listener(port, signpost, execute_path=tmp_path / "attempt", address="127.0.0.2")
+    with where as process:
+        assert is_port_free(port)
+        assert make_room("127.0.0.1", port, home=home, server=SERVER) is None
+        assert process.poll() is None
+        assert make_room("0.0.0.0", port, home=home, server=SERVER) == 7
+        assert process.wait() == -signal.SIGKILL
 
 
 def test_x80_a_program_that_is_no_task_run_of_the_cluster_keeps_its_port(
