@@ -238,6 +238,14 @@ def project_given(db: Connection, principal: Principal, action: Action, given: s
     return number
 
 
+def authored_project(db: Connection, principal: Principal, given: str | int | None) -> int:
+    """Return the id of the project for a new object, of which the principal has to be an author.
+
+    None means the default project.
+    """
+    return project_given(db, principal, Action.AUTHOR, DEFAULT_PROJECT if given is None else given)
+
+
 def project_named(db: Connection, principal: Principal, given: str) -> ChosenProject:
     """The only project of this name that the principal sees, else the one with this id.
 

@@ -35,13 +35,12 @@ from common.model.streams.tasks import offsets_document
 from common.store.connect import Connection
 from common.store.people import supervisors as store
 from common.store.people.datasets import own_dataset
-from common.store.people.definitions import DEFAULT_PROJECT
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.streams.connections import kafka_connection
 from common.store.streams.segments import offsets as stored_offsets
 from operations.errors import NameTakenError, UsageError
-from operations.projects import project_given
+from operations.projects import authored_project, project_given
 from operations.repeating import Once, first_answer, keep_answer
 from operations.reviewing import check_submitter
 from operations.rights import Change, change, seen
@@ -106,15 +105,10 @@ def submit_stream(
     with change(session, "stream.submit", "stream", object_name=spec.id) as made:
         found = store.supervisor_named(made.db, spec.id, lock=True)
         if found is None:
-            made.project_id = project_given(
-                made.db,
-                session.principal,
-                Action.AUTHOR,
-                DEFAULT_PROJECT if project is None else project,
-            )
+            made.project_id = authored_project(made.db, session.principal, project)
         else:
             made.project_id = found.project_id
-            _check_author(made.db, session, found)
+            _check_author(made.db, session, found, project)
             if project is not None and found.project_id != project_given(
                 made.db, session.principal, Action.VIEW, project
             ):
@@ -410,10 +404,15 @@ def _is_same(found: SupervisorView, document: Mapping[str, Any], spec: Superviso
     return found.document == document and found.suspended is spec.suspended
 
 
-def _check_author(db: Connection, session: Session, found: SupervisorView) -> None:
+def _check_author(
+    db: Connection, session: Session, found: SupervisorView, project: str | int | None
+) -> None:
     try:
         seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, found.project_id)
     except NotFoundError:
+        # The name of a foreign object is shown only to users who could create one of that name.
+        asked = authored_project(db, session.principal, project)
+        check_submitter(db, session.principal, asked)
         raise NameTakenError(
             f"the name {found.id!r} is taken in a project that is not yours; name another"
             " dataSource"

@@ -23,7 +23,6 @@ from common.model.topology_verdicts import shape_of
 from common.store.connect import Connection
 from common.store.people import topologies as store
 from common.store.people.definitions import (
-    DEFAULT_PROJECT,
     definition_by_name,
     save_definition,
     set_execution_type,
@@ -34,7 +33,7 @@ from common.store.people.topologies import TopologyView
 from common.topology.config import notes_of_config
 from operations.errors import NameTakenError, UsageError
 from operations.lookup import worker_group_named
-from operations.projects import project_given
+from operations.projects import authored_project, project_given
 from operations.reviewing import check_submitter
 from operations.rights import Change, change, seen
 from operations.session import Session, operation
@@ -98,15 +97,10 @@ def submit_topology(
     with change(session, "topology.submit", "topology", object_name=graph.name) as made:
         found = store.topology_named(made.db, graph.name, lock=True)
         if found is None:
-            made.project_id = project_given(
-                made.db,
-                session.principal,
-                Action.AUTHOR,
-                DEFAULT_PROJECT if project is None else project,
-            )
+            made.project_id = authored_project(made.db, session.principal, project)
         else:
             made.project_id = found.project_id
-            _check_author(made.db, session, found)
+            _check_author(made.db, session, found, project)
             _check_project(made.db, session, found, project)
             _check_not_ending(found)
         check_submitter(made.db, session.principal, made.project_id)
@@ -293,10 +287,15 @@ def _check_submission(given: Submission, cores: int | None, memory: str | None) 
             raise UsageError("memory", "must be like 512M or 2G")
 
 
-def _check_author(db: Connection, session: Session, found: TopologyView) -> None:
+def _check_author(
+    db: Connection, session: Session, found: TopologyView, project: str | int | None
+) -> None:
     try:
         seen(db, session.principal, Action.AUTHOR, Thing.PROJECT, found.project_id)
     except NotFoundError:
+        # The name of a foreign object is shown only to users who could create one of that name.
+        asked = authored_project(db, session.principal, project)
+        check_submitter(db, session.principal, asked)
         raise NameTakenError(
             f"the name {found.name!r} is taken in a project that is not yours; name the topology"
             " otherwise"

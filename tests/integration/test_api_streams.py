@@ -98,6 +98,20 @@ def test_an_admin_submits_the_supervisors_of_a_project_that_asks_for_a_review(
     assert client.post(f"{_STREAMS}/flights/resume", headers=ada).status_code == 200
 
 
+def test_x88_a_name_that_is_taken_elsewhere_is_shown_only_to_users_who_could_create_it(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    worlds(db)
+    vic = headers_of(owner, "vic", "viewer")
+    answers = []
+    for name in ("theirs", "a name of no object"):
+        spec = a_spec()
+        spec["spec"]["dataSchema"]["dataSource"] = name
+        answers.append(client.post(_STREAMS, json=spec, headers=vic))
+    assert [each.status_code for each in answers] == [403, 403]
+    assert answers[0].json()["detail"] == answers[1].json()["detail"]
+
+
 def test_hostile_properties_are_refused_with_their_places_x31(
     client: TestClient, owner: Session, db: Engine
 ) -> None:

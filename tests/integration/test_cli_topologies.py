@@ -478,6 +478,15 @@ def test_rights_are_those_of_the_topology_s_project(stage: Stage) -> None:
         assert topologies.list_topologies(outsider) == []
         with pytest.raises(NotFoundError):
             topologies.topology_given(outsider, "words")
+        # A user learns that a name is taken only with the right to create a topology.
+        with pytest.raises(NotFoundError, match="no project"):
+            submit_topology(outsider, submission)
+        with stage.db.begin() as db:
+            db.execute(
+                insert(t.relation_project_user).values(
+                    user_id=8, project_id=1, perm=int(Action.VIEW | Action.AUTHOR)
+                )
+            )
         with pytest.raises(NotAllowedError, match="is taken in a project that is not yours"):
             submit_topology(outsider, submission)
         assert topologies.deactivate_topology(operator, "words").number == 2
