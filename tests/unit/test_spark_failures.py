@@ -32,6 +32,72 @@ def test_an_error_that_spark_has_really_raised_has_its_reason(piece: str, kind: 
     assert "\n" not in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("piece", "kind"),
+    [(p, kind) for p, kinds in ERRORS.items() for kind in kinds if "hint" in kinds[kind]],
+)
+def test_an_error_with_a_known_remedy_has_it_as_its_hint(piece: str, kind: str) -> None:
+    error = ERRORS[piece][kind]
+    found = explain_text(
+        error["text"],
+        condition=error["condition"],
+        state=error["state"],
+        classes=error["classes"],
+    )
+    assert found.hint == error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("piece", "named"),
+    [
+        ("kafka_missing", "spark-sql-kafka-0-10_2.13"),
+        ("iceberg_catalog_missing", "iceberg-spark-runtime"),
+        ("iceberg_format_missing", "iceberg-spark-runtime"),
+        ("delta_catalog_missing", "io.delta:delta-spark"),
+        ("format_missing", "io.delta:delta-spark"),
+        ("jdbc_driver_class_missing", "org.postgresql:postgresql"),
+        ("jdbc_no_suitable_driver", "spark.jars.packages"),
+        ("no_file_system", "hadoop-aws"),
+        ("catalog_missing", "spark.sql.catalog.NAME"),
+        ("location_exists", "an earlier run has left these files"),
+        ("path_missing", "use an absolute path"),
+    ],
+)
+def test_a_hint_names_what_to_add_or_to_change(piece: str, named: str) -> None:
+    for error in ERRORS[piece].values():
+        found = explain_text(
+            error["text"],
+            condition=error["condition"],
+            state=error["state"],
+            classes=error["classes"],
+        )
+        assert named in found.hint
+
+
+def raised_in(names: dict[str, Any], error: dict[str, Any]) -> BaseException:
+    """Return an error with this text and class, raised by code that has these global names."""
+    module, _, name = error["classes"][0].rpartition(".")
+    kind = type(name, (Exception,), {"__module__": module, "getCondition": lambda _: ""})
+    with pytest.raises(kind) as caught:
+        exec("raise error", {**names, "error": kind(error["text"])})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "is_late"),
+    [
+        ("connect", {"__orcaflow__": {}}, True),
+        ("connect", {}, False),
+        ("classic", {"__orcaflow__": {}}, False),
+    ],
+)
+def test_a_mistake_that_spark_connect_reports_late_to_a_script_says_so(
+    kind: str, names: dict[str, Any], is_late: bool
+) -> None:
+    found = explain(raised_in(names, ERRORS["late_column"][kind]))
+    assert ("the mistake can be in an earlier line" in found.hint) is is_late
+
+
 # Errors that one kind of session words differently, or can't raise.
 DIFFERENT = {"arg_type", "create_df_type", "not_null", "rdd_task_raises", "table_exists"}
 

@@ -9,8 +9,9 @@ much there is beside it. Where several things went wrong, the one that led to th
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from common.model.failures import FailureReason
@@ -22,6 +23,8 @@ _LIBRARIES: Final = ("pyspark.", "py4j.", "grpc.")
 # What Python can only say of a JVM that has gone.
 _OF_SILENCE = (FailureReason.EXIT_CODE, FailureReason.SERVER_LOST)
 _REFUSED = "Connection refused"
+SCRIPT_MARK: Final = "__orcaflow__"
+"""The global name that every author's script has."""
 _LATE_PYTHON = "Python worker failed to connect back"
 
 
@@ -63,12 +66,16 @@ def explain(error: BaseException) -> Explained:
     if isinstance(error, WorkFailedError):
         return error.explained
     classes = [each for each in type(error).__mro__ if each is not object]
-    return explain_text(
+    names = [f"{each.__module__}.{each.__qualname__}" for each in classes]
+    found = explain_text(
         message(error),
         condition=condition(error),
         state=_asked(error, "getSqlState"),
-        classes=[f"{each.__module__}.{each.__qualname__}" for each in classes],
+        classes=names,
     )
+    if names[0] == known.LATE_CLASS and not found.hint and _is_of_script(error):
+        return replace(found, hint=known.LATE)
+    return found
 
 
 def is_of_spark(error: BaseException) -> bool:
@@ -97,12 +104,28 @@ def explain_text(
     if not name.startswith(_LIBRARIES):
         return _of_python(name, text)
     short = texts.headline(text)
-    return (
+    found = (
         _first(known.TROUBLE, text)
         or _of_condition(condition or texts.condition(text), state or texts.state(text), text, name)
         or _first(known.CAUSES, text)
         or _of_library(classes, short)
     )
+    return _with_package(found, text)
+
+
+def _with_package(found: Explained, text: str) -> Explained:
+    """Name the package in the hint for a missing class."""
+    if found.hint != known.JARS:
+        return found
+    line = texts.headline(text)
+    named = (package for sign, package in known.PACKAGES if re.search(sign, line))
+    return replace(found, hint=known.JARS.format(next(named, known.ANY_PACKAGE)))
+
+
+def _is_of_script(error: BaseException) -> bool:
+    """Return True if an author's script was running, and not statements of SQL or rules."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(SCRIPT_MARK in frame.f_globals for frame in frames)
 
 
 def explain_log(log: str) -> Explained | None:

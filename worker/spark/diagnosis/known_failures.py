@@ -51,9 +51,45 @@ _EXECUTOR_MEMORY: Final = (
     " spark.executor.memoryOverhead for all else"
 )
 _KUBERNETES: Final = "Kubernetes refused, or could not be reached"
-_JARS: Final = (
-    "name what has it in the profile (`packages` or `jars`), or in `conf` of a classic task"
-    " (spark.jars.packages or spark.jars)"
+JARS: Final = (
+    "add {} to the `packages` of the profile, or to spark.jars.packages in the task's `conf`"
+)
+"""The hint for a missing class; its place is for the package, or for words about it."""
+ANY_PACKAGE: Final = "the package that has it"
+PACKAGES: Final[tuple[tuple[str, str], ...]] = (
+    (r"\bkafka\b", "org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version"),
+    (r"source: avro\b|\bAVRO_", "org.apache.spark:spark-avro_2.13 of Spark's own version"),
+    (r"\bdelta\b|io\.delta\.", "io.delta:delta-spark for Spark's version"),
+    (r"\biceberg\b", "org.apache.iceberg:iceberg-spark-runtime for Spark's version"),
+    (r"\bhudi\b", "org.apache.hudi:hudi-spark-bundle for Spark's version"),
+    (r"org\.postgresql\.|jdbc:postgresql:", "org.postgresql:postgresql"),
+    (r"com\.mysql\.|jdbc:mysql:", "com.mysql:mysql-connector-j"),
+    (r"org\.mariadb\.|jdbc:mariadb:", "org.mariadb.jdbc:mariadb-java-client"),
+    (r"com\.microsoft\.sqlserver\.|jdbc:sqlserver:", "com.microsoft.sqlserver:mssql-jdbc"),
+    (r"oracle\.jdbc\.|jdbc:oracle:", "com.oracle.database.jdbc:ojdbc11"),
+    (r"\bs3a\b|S3AFileSystem", "org.apache.hadoop:hadoop-aws of Hadoop's own version"),
+    (r"GoogleHadoopFileSystem", "com.google.cloud.bigdataoss:gcs-connector"),
+    (r"\babfss?\b|AzureBlobFileSystem", "org.apache.hadoop:hadoop-azure of Hadoop's own version"),
+)
+"""Packages by what the text of an error says of the missing class."""
+
+LATE_CLASS: Final = "pyspark.errors.exceptions.connect.AnalysisException"
+LATE: Final = (
+    "a Spark Connect session checks a frame when it is used,"
+    " so the mistake can be in an earlier line"
+)
+"""The hint for a mistake in a frame that Spark Connect has reported."""
+_PATH: Final = (
+    "check that the task that writes it has run, and use an absolute path:"
+    " relative ones are not shared between tasks"
+)
+_CATALOG: Final = (
+    "the first part of such a name is a catalog: set spark.sql.catalog.NAME in the `conf` of the"
+    " profile or the task"
+)
+_LOCATION: Final = (
+    "an earlier run has left these files, and the catalog does not know the table: remove them,"
+    " choose another name, or use a lasting metastore"
 )
 
 TROUBLE: Final = (
@@ -185,11 +221,18 @@ TROUBLE: Final = (
 CAUSES: Final = (
     _rule(r"KubernetesClientException", _SUBMIT, _KUBERNETES),
     _rule(
-        r"(?:java\.lang\.(?:ClassNotFoundException|NoClassDefFoundError)):"
+        # Spark Connect puts the class of an error into brackets.
+        r"(?:java\.lang\.(?:ClassNotFoundException|NoClassDefFoundError))(?::|\))"
         r" (?:Class )?([\w.$/]+)",
         _CONF,
         "there is no class {1}",
-        _JARS,
+        JARS,
+    ),
+    _rule(
+        r"java\.sql\.SQLException\)?:? No suitable driver",
+        _CONF,
+        "there is no JDBC driver for this URL",
+        JARS,
     ),
     _rule(
         r"(?:AccessControlException|AccessDeniedException|Permission denied)[^\n]*",
@@ -282,15 +325,18 @@ CONDITIONS: Final[tuple[tuple[str, FailureReason, str], ...]] = (
     (r"INVALID_CONF_VALUE\S*", _CONF, ""),
     (r"INVALID_(DRIVER|EXECUTOR)_MEMORY\S*", _CONF, _DRIVER_MEMORY),
     (r"UNABLE_TO_ACQUIRE_MEMORY|\w*OUT_OF_MEMORY\w*", _OOM, _EXECUTOR_MEMORY),
-    (r"DATA_SOURCE_NOT_FOUND", _CONF, _JARS),
-    (r"CANNOT_LOAD_FUNCTION_CLASS|CLASS_NOT_FOUND\S*", _CONF, _JARS),
+    (r"DATA_SOURCE_NOT_FOUND|\w+_DATA_SOURCE_NOT_ENABLED", _CONF, JARS),
+    (r"CANNOT_LOAD_CATALOG\.PLUGIN_CLASS_NOT_FOUND", _CONF, JARS),
+    (r"REQUIRES_SINGLE_PART_NAMESPACE", FailureReason.ANALYSIS_ERROR, _CATALOG),
+    (r"CANNOT_LOAD_FUNCTION_CLASS|CLASS_NOT_FOUND\S*", _CONF, JARS),
     (
         r"NOT_SUPPORTED_COMMAND_WITHOUT_HIVE_SUPPORT",
         _CONF,
         "set spark.sql.catalogImplementation = hive in the profile, or for a classic task",
     ),
+    (r"PATH_NOT_FOUND", _DATA, _PATH),
     (
-        r"PATH_NOT_FOUND|FAILED_READ_FILE\S*|MALFORMED_\S+|UNABLE_TO_INFER_SCHEMA|\S*OVERFLOW\S*",
+        r"FAILED_READ_FILE\S*|MALFORMED_\S+|UNABLE_TO_INFER_SCHEMA|\S*OVERFLOW\S*",
         _DATA,
         "",
     ),
@@ -305,7 +351,8 @@ CONDITIONS: Final[tuple[tuple[str, FailureReason, str], ...]] = (
         "the session was stopped before: leave `spark.stop()` out, it is done for you",
     ),
     (r"INVALID_HANDLE\S*|SESSION_CHANGED|SESSION_NOT_SAME", _GONE, ""),
-    (r"(PATH|LOCATION)_ALREADY_EXISTS", _DATA, ""),
+    (r"PATH_ALREADY_EXISTS", _DATA, ""),
+    (r"LOCATION_ALREADY_EXISTS", _DATA, _LOCATION),
     (r"PYTHON_EXCEPTION", FailureReason.PYTHON_ERROR, ""),
 )
 
