@@ -5,42 +5,69 @@ Only root can see which process of another account has a socket. Others see the 
 
 from __future__ import annotations
 
+import os
+import platform
 import pwd
 import re
-from contextlib import suppress
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from common.ports import Listener, listener_of, listeners_at
 
+if TYPE_CHECKING:
+    from ctypes import CDLL
+
+_PIDFD_OPEN: Final = 434
+_PIDFD_GETFD: Final = 438
+_PIDFD_THREAD: Final = os.O_EXCL
+_KCMP: Final = 312 if platform.machine() == "x86_64" else 272
+_KCMP_FILES: Final = 2
+_SO_NETNS_COOKIE: Final = 71
+_ACCOUNT: Final = re.compile(r"^Uid:\s*([0-9]+)", re.MULTILINE)
+_HELD: Final = re.compile(r"^(scm_fds|UserFiles):\s*[1-9]", re.MULTILINE)
+"""In the kernel's description of a socket and of an io_uring: it holds descriptors."""
 _TASK: Final = re.compile(rb"ORCAFLOW_TASK_INSTANCE_ID=([0-9]{1,18})")
 
 
 def holder(port: int) -> str:
     """Return what is known of the program at a port, as " (process 7 of root: `kill 7` ends it)".
 
-    Returns "" if nothing listens there.
+    Returns "" if no program is found.
     """
     found = listener_of(port)
-    if found is None:
-        return ""
-    account = _account(found.uid)
-    pid = _process(found)
+    pid = (None if found is None else _process(found)) or min(_bound_to(port), default=None)
     if pid is None:
-        return f" (a program of account {account})"
+        return "" if found is None else f" (a program of account {_account(found.uid)})"
     # A process can change its environment, so the run is only a hint.
     task = _task(pid)
     of_run = "" if task is None else f", by its environment of task run {task}"
-    return f" (process {pid} of account {account}{of_run}: `kill {pid}` ends it)"
+    return f" (process {pid} of account {_account(_uid(pid))}{of_run}: `kill {pid}` ends it)"
 
 
 def processes_at(port: int) -> list[int]:
-    """Return the pids of the listeners at a port of any address that this account may see."""
-    found = [_process(listener) for listener in listeners_at(port)]
-    return [pid for pid in found if pid is not None]
+    """Return the pids of the programs that keep a port and that this account may see.
+
+    Most of them listen there. A socket that is bound and does not listen keeps its port too. A
+    socket that was sent to another socket and not received has no process: then these are all
+    processes of its account that have sent sockets, or of all accounts if it does not listen.
+    """
+    listeners = listeners_at(port)
+    found = {_process(listener) for listener in listeners}
+    holders = {pid for pid in found if pid is not None}
+    if not listeners or None in found:
+        holders |= _bound_to(port)
+    if not listeners and os.geteuid() != 0:
+        return sorted(holders)  # The socket may be that of a process that only root sees.
+    return sorted(holders or _with_held_descriptors({each.uid for each in listeners}))
 
 
-def _account(uid: int) -> str:
+def _account(uid: int | None) -> str:
+    if uid is None:
+        return "of a program that has ended"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -49,16 +76,130 @@ def _account(uid: int) -> str:
 
 def _process(listener: Listener) -> int | None:
     wanted = f"socket:[{listener.inode}]"
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        # A process can end meanwhile, and only root can look into processes of other accounts.
-        with suppress(OSError):
-            for descriptor in (entry / "fd").iterdir():
-                with suppress(OSError):
-                    if str(descriptor.readlink()) == wanted:
-                        return int(entry.name)
+    for pid in _pids():
+        if any(target == wanted for _, target in _descriptors(pid)):
+            return pid
     return None
+
+
+def _bound_to(port: int) -> set[int]:
+    """Return the processes with a socket that has this port of the computer, in any state."""
+    return {
+        pid
+        for pid in _pids()
+        for thread in _with_own_descriptors(pid)
+        for descriptor, target in _descriptors(thread)
+        if target.startswith("socket:") and _local_port(pid, thread, descriptor) == port
+    }
+
+
+def _with_held_descriptors(uids: Collection[int]) -> set[int]:
+    """Return the processes of these accounts, or of all, whose sockets and rings hold descriptors.
+
+    Neither the process nor the kernel's tables show such descriptors.
+    """
+    return {
+        pid
+        for pid in _pids()
+        if not uids or _uid(pid) in uids
+        for thread in _with_own_descriptors(pid)
+        for descriptor, target in _descriptors(thread)
+        if target.startswith(("socket:", "anon_inode:[io_uring]"))
+        and _HELD.search(_text(f"/proc/{thread}/fdinfo/{descriptor}"))
+    }
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in _names("/proc") if name.isdecimal()]
+
+
+def _with_own_descriptors(pid: int) -> list[int]:
+    """Return the first thread of a process, and each that does not share its descriptors."""
+    threads = [int(name) for name in _names(f"/proc/{pid}/task")]
+    return [
+        thread
+        for thread in threads
+        if thread == pid or _syscall(_KCMP, pid, thread, _KCMP_FILES, 0, 0) != 0
+    ]
+
+
+def _descriptors(thread: int) -> Iterator[tuple[int, str]]:
+    """Yield the descriptors of a thread and what they point to."""
+    folder = f"/proc/{thread}/fd"
+    for name in _names(folder):
+        with suppress(OSError):
+            # A Spark server has hundreds, and `Path` takes longer than the kernel.
+            yield int(name), os.readlink(f"{folder}/{name}")  # noqa: PTH115
+
+
+def _local_port(pid: int, thread: int, descriptor: int) -> int | None:
+    """Return the port of another process's TCP socket; None without the right to look.
+
+    Also None for a socket of another network namespace, whose ports are others.
+    """
+    with ExitStack() as stack:
+        # Kernels before 6.9 have no descriptors of threads other than the first.
+        process = _syscall(_PIDFD_OPEN, thread, 0 if thread == pid else _PIDFD_THREAD)
+        if process < 0:
+            return None
+        stack.callback(os.close, process)
+        copy = _syscall(_PIDFD_GETFD, process, descriptor, 0)
+        if copy < 0:
+            return None
+        stack.callback(os.close, copy)
+        with suppress(OSError):
+            found = socket.socket(fileno=copy)
+            stack.callback(found.detach)
+            is_tcp = (
+                found.family in (socket.AF_INET, socket.AF_INET6)
+                and found.type == socket.SOCK_STREAM
+            )
+            if is_tcp and _namespace(found) == _own_namespace():
+                return int(found.getsockname()[1])
+    return None
+
+
+def _syscall(number: int, *arguments: int) -> int:
+    """Call the kernel; a negative number is an error."""
+    return int(_libc().syscall(number, *arguments))
+
+
+@cache
+def _libc() -> CDLL:
+    # Imported here because commands need it only for a port that is in use.
+    import ctypes
+
+    return ctypes.CDLL(None)
+
+
+def _namespace(of: socket.socket) -> bytes:
+    return of.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8)
+
+
+@cache
+def _own_namespace() -> bytes:
+    with socket.socket() as own:
+        return _namespace(own)
+
+
+def _uid(pid: int) -> int | None:
+    """Return the account of a process; None if it has ended."""
+    # The owner of the folder in /proc is root for a process that refuses core dumps.
+    found = _ACCOUNT.search(_text(f"/proc/{pid}/status"))
+    return None if found is None else int(found.group(1))
+
+
+def _names(folder: str) -> list[str]:
+    # A process can end meanwhile, and only root can look into processes of other accounts.
+    with suppress(OSError):
+        return os.listdir(folder)  # noqa: PTH208
+    return []
+
+
+def _text(file: str) -> str:
+    with suppress(OSError):
+        return Path(file).read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _task(pid: int) -> int | None:

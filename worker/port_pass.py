@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from worker.processes.records import Record, Records
 
 NAME = "port-pass"
 FREED, NOT_FREED = 0, 1
+_EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104
 _SECONDS: Final = 10.0
 _REST: Final = 0.02
 
@@ -43,18 +45,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def end_holder(home: Path, port: int, reason: str) -> int | None:
-    """End the task run of a worker of this home that listens at a port; return its id."""
+    """End task runs of workers of this home until none keeps a port; return the last one's id.
+
+    Usually there is one. Of several that may have the socket, each is ended until the port is free.
+    """
+    ended: list[int] = []
+    while (holder := _holder(home, port, ended)) is not None:
+        records, record = holder
+        # First, so that the worker does not miss it when it sees the end.
+        records.note_end(record.task_instance_id, reason)
+        if not _end(record):
+            records.forget_end(record.task_instance_id)
+            break
+        ended.append(record.task_instance_id)
+        if is_port_free(port, _EVERY_ADDRESS):
+            break
+    return ended[-1] if ended else None
+
+
+def _holder(home: Path, port: int, ended: Collection[int]) -> tuple[Records, Record] | None:
     found = [seen_now(pid) for pid in processes_at(port)]
     holders = [each for each in found if each is not None]
     for records, record in _recorded(home) if holders else ():
-        if not _is_of(record, holders):
-            continue
-        # First, so that the worker does not miss it when it sees the end.
-        records.note_end(record.task_instance_id, reason)
-        if _end(record, port):
-            return record.task_instance_id
-        records.forget_end(record.task_instance_id)
-        return None
+        if record.task_instance_id not in ended and _is_of(record, holders):
+            return records, record
     return None
 
 
@@ -70,8 +84,8 @@ def _is_of(record: Record, processes: list[Seen]) -> bool:
     return bool(belonging(processes, paths=paths, sessions={}))
 
 
-def _end(record: Record, port: int) -> bool:
-    """Kill the processes of an attempt until none is left; return True if the port is free."""
+def _end(record: Record) -> bool:
+    """Kill the processes of an attempt; return True once none is left."""
     clock = SystemClock()
     deadline = clock.monotonic() + _SECONDS
     paths = {record.execute_path: record.task_instance_id}
@@ -79,10 +93,10 @@ def _end(record: Record, port: int) -> bool:
         for each in found[record.task_instance_id]:
             kill_exactly(each)
         if clock.monotonic() > deadline:
-            break
+            return False
         # They are not children of this process, so only their absence can be waited for.
         time.sleep(_REST)
-    return is_port_free(port)
+    return True
 
 
 if __name__ == "__main__":

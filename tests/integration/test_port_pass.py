@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from common.config import Config, DatabaseConfig
 from common.model.states import TaskState
 from common.port_freeing import free_of_tasks, make_room
+from common.port_holders import holder
 from common.ports import free_port, is_port_free
 from operations.freed_ports import made_room
 from tests.house.tree import ROOT
@@ -33,6 +36,58 @@ if account != os.geteuid():
     os.setresuid(account, account, account)
 kept = socket.create_server((address, port))
 with told:
+    told.write("listens\\n")
+sys.stdin.read()
+"""
+_HIDDEN: Mapping[str, str] = {
+    "sent": """
+kept.listen()
+pair = socket.socketpair()
+socket.send_fds(pair[0], [b"x"], [kept.fileno()])
+kept.close()
+""",
+    "sent to a listener": """
+kept.listen()
+server = socket.socket(socket.AF_UNIX)
+server.bind("")
+server.listen()
+client = socket.socket(socket.AF_UNIX)
+client.connect(server.getsockname())
+socket.send_fds(client, [b"x"], [kept.fileno()])
+client.close()
+kept.close()
+""",
+    "of a thread": """
+kept.listen()
+ready, end = threading.Event(), threading.Event()
+def hold():
+    ctypes.CDLL(None).unshare(0x400)
+    ready.set()
+    end.wait()
+threading.Thread(target=hold, daemon=True).start()
+ready.wait()
+kept.close()
+""",
+    "in a ring": """
+kept.listen()
+libc = ctypes.CDLL(None)
+ring = libc.syscall(425, 1, ctypes.create_string_buffer(120))
+files = (ctypes.c_int * 1)(kept.fileno())
+assert ring >= 0 and libc.syscall(427, ring, 2, files, 1) == 0
+kept.close()
+""",
+    "bound": "",
+    "connected": """
+server = socket.create_server(("127.0.0.1", 0))
+kept.connect(server.getsockname())
+""",
+}
+_HOLDER = """
+import ctypes, socket, sys, threading
+kept = socket.socket()
+kept.bind(("127.0.0.1", int(sys.argv[1])))
+exec(sys.argv[3])
+with open(sys.argv[2], "w") as told:
     told.write("listens\\n")
 sys.stdin.read()
 """
@@ -143,6 +198,42 @@ def test_x87_a_task_run_that_listens_at_another_address_than_the_loopback_is_end
         assert process.poll() is None
         assert make_room("0.0.0.0", port, home=home, server=SERVER) == 7
         assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("way", _HIDDEN)
+def test_x90_a_task_run_that_hides_its_socket_is_ended(
+    tmp_path: Path, signpost: Signpost, way: str
+) -> None:
+    if way == "in a ring" and not _has_rings():
+        pytest.skip("the kernel has io_uring switched off")
+    home, records = a_home(tmp_path)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(port), str(signpost.path), _HIDDEN[way]],
+        stdin=subprocess.PIPE,
+        env={**os.environ, MARKER: str(tmp_path / "attempt")},
+    )
+    with process:
+        assert signpost.wait() == "listens"
+        assert not is_port_free(port)
+        assert free_of_tasks(port, home=home, server=SERVER) == 7
+        assert process.wait() == -signal.SIGKILL
+    assert is_port_free(port)
+    assert records.ended_for(7) == f"held the port {port} of {SERVER}"
+
+
+def _has_rings() -> bool:
+    ring = int(ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120)))
+    if ring >= 0:
+        os.close(ring)
+    return ring >= 0
+
+
+def test_x90_the_error_names_a_process_whose_socket_does_not_listen() -> None:
+    port = free_port()
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", port))
+        assert f"(process {os.getpid()} of account " in holder(port)
 
 
 def test_x80_a_program_that_is_no_task_run_of_the_cluster_keeps_its_port(
