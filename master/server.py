@@ -56,7 +56,7 @@ from common.runtime.outages import OutageTolerant
 from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.store import schema
-from common.store.connect import Engine, answers
+from common.store.connect import Engine
 from common.store.connect import engine as make_engine
 from common.store.listen import Notifications
 from common.store.master.assignments import PostgresAssignmentStore
@@ -65,6 +65,7 @@ from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
+from common.store.master.notify_queue import shorten
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.supervisors import PostgresSupervisorStore
@@ -141,7 +142,7 @@ def run(config: Config) -> int:
         stack.callback(registry.close)
         probe = _probe(config, f"{NAME}-{settings.port}-probe")
         stack.callback(probe.dispose)
-        database = DatabaseLoop(partial(answers, probe), clock=clock)
+        database = DatabaseLoop(partial(shorten, probe), clock=clock)
         hints = HintTargets(registry.membership, lambda: present_modes(engine))
         commands = PostgresCommandStore(
             engine,

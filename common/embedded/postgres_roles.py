@@ -29,7 +29,7 @@ from common.embedded.addresses import (
 DATABASE = "orcaflow"
 ROLES = (OWNER, READER, SUPERUSER)
 
-RIGHTS = "2"
+RIGHTS = "3"
 """The version of the rights below. Raise it when a statement changes for data that exists."""
 
 _ORDINARY = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
@@ -165,6 +165,8 @@ def _roles(chosen: Mapping[str, str]) -> list[str]:
     return [
         *made,
         f"ALTER ROLE {OWNER} {_ORDINARY} PASSWORD {_quoted(chosen[OWNER])}",
+        # Masters end sessions of the reading role that fill the queue of notifications.
+        f"GRANT pg_signal_backend TO {OWNER}",
         *_reader(chosen[READER]),
         f"ALTER ROLE {SUPERUSER} PASSWORD {_quoted(chosen[SUPERUSER])}",
     ]

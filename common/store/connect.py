@@ -265,9 +265,19 @@ _MOMENT: Final = psycopg2.extensions.new_type((_TIMESTAMPTZ,), "MOMENT", _moment
 
 def answers(made: Engine) -> None:
     """Send a small query; raise `ServiceUnreachableError` if the server does not answer."""
+    answer_of(made, "SELECT 1")
+
+
+def answer_of(made: Engine, query: str, **values: object) -> Any:
+    """Return the single value of a query.
+
+    Raises `ServiceUnreachableError` if the server does not answer, and `ConfigurationError` if it
+    refuses the query.
+    """
     try:
         with made.connect() as db:
-            rows_alone(db, "SELECT 1", {})
+            ((value,),) = rows_alone(db, query, values)
+            return value
     except (DBAPIError, PoolTimeoutError):
         raise ServiceUnreachableError(
             f"PostgreSQL at {_place(made.url)} did not answer in time"

@@ -14,6 +14,8 @@ from sqlalchemy import create_engine, make_url, text
 from common.embedded.addresses import READER, PostgresAddress
 from common.masking import is_secret
 from common.store import schema
+from common.store.connect import answer_of, engine
+from common.store.master.notify_queue import shorten
 from common.store.reading import SCHEMA, allow_reading, columns_seen, reading_statements
 from common.store.tables import metadata
 from tests.conftest import Databases
@@ -85,11 +87,15 @@ REFUSED = (
 
 
 @pytest.fixture
-def reader(migrated_url: str, postgres: PostgresAddress) -> Iterator[extensions.connection]:
-    """Yield a session of the role after it has lifted the limits that it can change."""
+def reader_dsn(migrated_url: str, postgres: PostgresAddress) -> str:
     name = make_url(migrated_url).database or ""
-    address = replace(postgres.seen_by(READER), dbname=name)
-    with closing(psycopg2.connect(address.dsn)) as connection:
+    return replace(postgres.seen_by(READER), dbname=name).dsn
+
+
+@pytest.fixture
+def reader(reader_dsn: str) -> Iterator[extensions.connection]:
+    """Yield a session of the role after it has lifted the limits that it can change."""
+    with closing(psycopg2.connect(reader_dsn)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute("SET default_transaction_read_only = off")
@@ -219,3 +225,29 @@ def test_an_owner_who_may_not_create_a_schema_upgrades_without_the_views(
         db.execute(text(f'REVOKE CREATE ON DATABASE "{name}" FROM orcaflow'))
         assert not allow_reading(db)
     owner.dispose()
+
+
+def test_x91_a_reader_can_not_fill_the_queue_of_notifications(
+    reader: extensions.connection, reader_dsn: str, migrated_url: str
+) -> None:
+    """The reader listens, stays in a transaction and notifies, so its notifications stay too."""
+    probe = engine(migrated_url, pool_size=1, by_statement=True)
+    few = 64 / 1_048_576
+    with closing(psycopg2.connect(reader_dsn)) as writer:
+        writer.autocommit = True
+        with reader.cursor() as listens, writer.cursor() as notifies:
+            listens.execute("LISTEN idle")
+            listens.execute("BEGIN")
+            notifies.execute("SET default_transaction_read_only = off")
+            notifies.execute(
+                "SELECT count(pg_notify('idle', repeat('x', 7000) || number))"
+                " FROM generate_series(1, 200) number"
+            )
+        shorten(probe, most_usage=1.0)
+        assert reader.closed == 0
+        assert answer_of(probe, "SELECT pg_notification_queue_usage()") > few
+        shorten(probe, most_usage=few)
+    with pytest.raises(psycopg2.OperationalError):
+        while True:
+            reader.cursor().execute("SELECT 1")
+    probe.dispose()

@@ -1,0 +1,53 @@
+"""Keeps PostgreSQL's queue of notifications short.
+
+A session that listens and does not read, because it stays in a transaction, keeps all later
+notifications in the queue. Commits that notify fail while the queue is full, and so would every
+start and end of a run. PostgreSQL also keeps what nobody needs any more until the usage is queried.
+The reading role has no reason to listen, and PostgreSQL can't forbid it. Used by masters.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from sqlalchemy import Engine
+
+from common.errors import ConfigurationError
+from common.store.connect import answer_of
+from common.store.reading import READER
+
+log = logging.getLogger(__name__)
+
+MOST_USAGE: Final = 0.05
+"""The part of the queue, by default 400 MB, from which sessions of the reading role are ended."""
+
+_USAGE: Final = "SELECT pg_notification_queue_usage()"
+_END: Final = """
+    SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE usename = %(role)s AND datname = current_database()
+"""
+
+
+def shorten(made: Engine, *, most_usage: float = MOST_USAGE) -> None:
+    """Drop what nobody needs; end the sessions of the reading role while the queue is long.
+
+    Raises `ServiceUnreachableError` if the server does not answer.
+    """
+    usage = float(answer_of(made, _USAGE))
+    if usage <= most_usage:
+        return
+    extra: dict[str, object] = {"usage": round(usage, 4), "role": READER}
+    try:
+        ended = int(answer_of(made, _END, role=READER))
+    except ConfigurationError as error:
+        cure = "grant pg_signal_backend to the role of the daemons"
+        extra |= {"cause": str(error), "cure": cure}
+        log.warning("may not end sessions that fill the queue of notifications", extra=extra)
+        return
+    if ended:
+        extra["sessions"] = ended
+        log.warning("ended sessions that may fill the queue of notifications", extra=extra)
+    else:
+        extra["cure"] = "end the session that listens and stays in a transaction"
+        log.warning("queue of notifications is long", extra=extra)
