@@ -52,8 +52,8 @@ def processes_at(port: int) -> list[int]:
     """Return the pids of the programs that keep a port and that this account may see.
 
     Most of them listen there. A socket that is bound and does not listen keeps its port too. A
-    socket that was sent to another socket and not received has no process: then these are all
-    processes of its account that have sent sockets, or of all accounts if it does not listen.
+    socket in the buffer of another socket does not appear in any process: then these are all
+    processes of its account with such buffers, or of all accounts if it does not listen.
     """
     listeners = listeners_at(port)
     found = {_process(listener) for listener in listeners}
@@ -61,7 +61,7 @@ def processes_at(port: int) -> list[int]:
     if not listeners or None in found:
         holders |= _bound_to(port)
     if not listeners and os.geteuid() != 0:
-        return sorted(holders)  # The socket may be that of a process that only root sees.
+        return sorted(holders)  # The socket may belong to a process that only root sees.
     return sorted(holders or _with_held_descriptors({each.uid for each in listeners}))
 
 
@@ -94,9 +94,10 @@ def _bound_to(port: int) -> set[int]:
 
 
 def _with_held_descriptors(uids: Collection[int]) -> set[int]:
-    """Return the processes of these accounts, or of all, whose sockets and rings hold descriptors.
+    """Return processes with descriptors in the buffers of their sockets and in their rings.
 
-    Neither the process nor the kernel's tables show such descriptors.
+    `uids` are the accounts; empty for all. Neither the process nor the kernel's tables show such
+    descriptors.
     """
     return {
         pid
@@ -135,10 +136,10 @@ def _descriptors(thread: int) -> Iterator[tuple[int, str]]:
 def _local_port(pid: int, thread: int, descriptor: int) -> int | None:
     """Return the port of another process's TCP socket; None without the right to look.
 
-    Also None for a socket of another network namespace, whose ports are others.
+    Also None for a socket of another network namespace, which has separate ports.
     """
     with ExitStack() as stack:
-        # Kernels before 6.9 have no descriptors of threads other than the first.
+        # Kernels before 6.9 return a descriptor only for the first thread.
         process = _syscall(_PIDFD_OPEN, thread, 0 if thread == pid else _PIDFD_THREAD)
         if process < 0:
             return None

@@ -227,6 +227,11 @@ def test_an_owner_who_may_not_create_a_schema_upgrades_without_the_views(
     owner.dispose()
 
 
+def _use_until_ended(session: extensions.connection) -> None:
+    while True:
+        session.cursor().execute("SELECT 1")
+
+
 def test_x91_a_reader_can_not_fill_the_queue_of_notifications(
     reader: extensions.connection, reader_dsn: str, migrated_url: str
 ) -> None:
@@ -248,6 +253,5 @@ def test_x91_a_reader_can_not_fill_the_queue_of_notifications(
         assert answer_of(probe, "SELECT pg_notification_queue_usage()") > few
         shorten(probe, most_usage=few)
     with pytest.raises(psycopg2.OperationalError):
-        while True:
-            reader.cursor().execute("SELECT 1")
+        _use_until_ended(reader)
     probe.dispose()

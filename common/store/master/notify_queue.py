@@ -1,9 +1,9 @@
 """Keeps PostgreSQL's queue of notifications short.
 
 A session that listens and does not read, because it stays in a transaction, keeps all later
-notifications in the queue. Commits that notify fail while the queue is full, and so would every
-start and end of a run. PostgreSQL also keeps what nobody needs any more until the usage is queried.
-The reading role has no reason to listen, and PostgreSQL can't forbid it. Used by masters.
+notifications in the queue. A commit that notifies fails while the queue is full, as every start and
+end of a run does. PostgreSQL also keeps delivered notifications until the usage is queried. The
+reading role does not need to listen, but PostgreSQL can't forbid it. Used by masters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _END: Final = """
 
 
 def shorten(made: Engine, *, most_usage: float = MOST_USAGE) -> None:
-    """Drop what nobody needs; end the sessions of the reading role while the queue is long.
+    """Drop delivered notifications; end sessions of the reading role while the queue is long.
 
     Raises `ServiceUnreachableError` if the server does not answer.
     """
