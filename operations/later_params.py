@@ -98,9 +98,9 @@ def node_parts(
 
 
 def declare_responses(nodes: Sequence[dict[str, Any]]) -> None:
-    """Declare the output `<task>.response` of each HTTP task whose response a task reads.
+    """Declare the output `<task>.response` of an HTTP task if another task reads it.
 
-    3.x gives it to every HTTP task. Here it is put out only if it is declared.
+    In 3.x every HTTP task has this output. Here a task has only the outputs that it declares.
     """
     text = json.dumps(nodes, ensure_ascii=False)
     for node in nodes:

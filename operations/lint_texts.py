@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.model.task_type import LOCAL_PARAMS, TaskKind, TaskTypeSpec
-from common.params import BUILT_IN_NAMES, NAME_REFERENCE, response_name
+from common.params import ATTEMPT_NAMES, BUILT_IN_NAMES, NAME_REFERENCE, response_name
 from common.params.placeholders import unread_forms
 from common.params.scope import SYSTEM_NAMES
 from operations.definition_document import (
@@ -44,7 +44,7 @@ class _Text:
     """A text with its place; `is_script` if its language has variables.
 
     Without a parameter the task fails by a `!{name}` in it if `is_named`, and by a `${name}` if
-    `needs_values`. A text of which `is_for_master` is read without the names of an attempt.
+    `needs_values`. A text of which `is_for_master` is read without `ATTEMPT_NAMES`.
     """
 
     key: str
@@ -113,7 +113,7 @@ def _of_texts(
         for name in dict.fromkeys(_REFERENCE.findall(each.text)):
             is_known = declared is None or name in declared
             if name in BUILT_IN_NAMES:
-                is_known = not each.is_for_master
+                is_known = not each.is_for_master or name not in ATTEMPT_NAMES
             if not is_known and not (each.is_script and _is_of_script(name, each.text)):
                 yield _unknown(task, each, name, responses)
         for name in dict.fromkeys(NAME_REFERENCE.findall(each.text) if each.is_named else ()):
@@ -125,7 +125,8 @@ def _of_texts(
 
 def _unknown(task: str | None, text: _Text, name: str, responses: Mapping[str, str]) -> Finding:
     if name.startswith("system."):
-        known = ", ".join(SYSTEM_NAMES if text.is_for_master else (*SYSTEM_NAMES, *BUILT_IN_NAMES))
+        left_out = ATTEMPT_NAMES if text.is_for_master else ()
+        known = ", ".join(each for each in (*SYSTEM_NAMES, *BUILT_IN_NAMES) if each not in left_out)
         consequence = "the task fails" if text.needs_values else "it stays as it is written"
         where = " in a task that a master decides" if name in BUILT_IN_NAMES else ""
         problem = f"${{{name}}} is not a parameter of the system{where}: {consequence}"

@@ -283,6 +283,7 @@ class KeptRun:
             moment=context.moment,
             global_params=context.global_params,
             parent_task_instance_id=int(context.hands_up),
+            origin=context.origin,
         )
         self.run = self.load()
 

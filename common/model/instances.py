@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from common.model.failures import FailureReason
 from common.model.states import (
@@ -15,6 +16,9 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+
+if TYPE_CHECKING:
+    from common.model.origins import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -84,6 +88,7 @@ class ProcessRow:
     wanted_deadline: datetime | None = None
     parent_task_instance_id: int = 0
     timezone_id: str | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from common.model.complements import NewComplement
 from common.model.date_rules import DateRule
 from common.model.grants import GrantedObject
 from common.model.instances import Ownership, TaskRow
+from common.model.origins import NOWHERE, Origin
 from common.model.reach import Target
 from common.model.schedules import Schedule
 from common.model.states import (
@@ -53,6 +54,7 @@ class DefinitionSnapshot:
     """Its tenant, if its project may not use that tenant."""
     date_rule: DateRule | None = None
     """The meaning of its complements' dates; None leaves that to the cluster."""
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class ParentSnapshot:
     """True if its last restart took the latest version of its definition."""
     wants_fresh_child: bool = False
     """True if what the task's child did before that restart is not valid any more."""
+    origin: Origin = NOWHERE
 
     def reaches(self, definition: DefinitionSnapshot) -> bool:
         """Return True if the definition belongs to the parent's project or is shared with it."""
@@ -207,6 +210,8 @@ class Begin:
     """The date of a complement that it runs for; it begins only while that still wants it."""
     is_serial_by_schedule: bool = False
     """True if `execution_type` is its schedule's own and not the definition's."""
+    origin: Origin = NOWHERE
+    """The names and codes that its tasks may use; a later load reads them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

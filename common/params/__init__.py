@@ -22,9 +22,10 @@ A local IN with an empty value takes the pool's value, if the pool has that name
 read: it names a value that the task puts out, and hides nothing.
 """
 
+from common.model.origins import Origin
 from common.params.built_ins import (
+    ATTEMPT_NAMES,
     BUILT_IN_NAMES,
-    Origin,
     built_in_parameters,
     response_name,
 )
@@ -50,6 +51,7 @@ from common.params.scope import (
 from common.params.variables import Variables, safe_way, variable_of, variables_of
 
 __all__ = [
+    "ATTEMPT_NAMES",
     "BUILT_IN_NAMES",
     "CircularParameterError",
     "NAME_REFERENCE",

@@ -1,13 +1,15 @@
 """Names of DolphinScheduler 3.x: an attempt, its run, definition and project; a response.
 
 The first are system parameters. The other system parameters are the run's dates
-(`common.params.scope`). A control task has only the dates, because no attempt at it is claimed.
+(`common.params.scope`). A master computes the parameters of control tasks and of locks before the
+attempt exists, without `ATTEMPT_NAMES`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from common.model.origins import Origin
 
 TASK_ID: Final = "system.task.instance.id"
 TASK_FOLDER: Final = "system.task.execute.path"
@@ -31,14 +33,8 @@ BUILT_IN_NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The definition and the project of a run. Fields of deleted ones are empty."""
-
-    definition_name: str = ""
-    definition_code: int = 0
-    project_name: str = ""
-    project_code: int = 0
+ATTEMPT_NAMES: Final = (TASK_ID, TASK_FOLDER)
+"""The names of values that only an attempt at a worker has."""
 
 
 def response_name(task: str) -> str:
@@ -53,14 +49,14 @@ def built_in_parameters(
     origin: Origin,
     *,
     process_instance_id: int,
-    task_instance_id: int,
     task_name: str,
     task_code: int,
-    folder: str,
+    task_instance_id: int | None = None,
+    folder: str = "",
 ) -> dict[str, str]:
     """Return the values of an attempt, without the names of unknown values."""
     values = {
-        TASK_ID: str(task_instance_id),
+        TASK_ID: str(task_instance_id or ""),
         TASK_FOLDER: folder,
         TASK_NAME: task_name,
         TASK_CODE: str(task_code),

@@ -5,25 +5,37 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Text, cast, func
+from sqlalchemy import ColumnElement, FromClause, Text, cast, func, select
 
-from common.params.built_ins import Origin
+from common.model.origins import NOWHERE, Origin
 from common.store.tables import process_definition, project
 
-ORIGIN: Final[ColumnElement[Any]] = cast(
-    func.json_build_array(
-        process_definition.c.name, process_definition.c.code, project.c.name, project.c.code
-    ),
-    Text,
-).label("origin")
+
+def _fields(of_project: FromClause) -> ColumnElement[Any]:
+    definition, own = process_definition.c, of_project.c
+    return cast(func.json_build_array(definition.name, definition.code, own.name, own.code), Text)
+
+
+ORIGIN: Final[ColumnElement[Any]] = _fields(project).label("origin")
 """The fields of `Origin`, which are null in outer joins if the objects were deleted.
 
 They are one column, because a claim pays for each byte that describes a column.
 """
+_PROJECT: Final = project.alias("project_of_definition")
+ORIGIN_OF_DEFINITION: Final[ColumnElement[Any]] = (
+    select(_fields(_PROJECT))
+    .where(_PROJECT.c.id == process_definition.c.project_id)
+    .correlate(process_definition)
+    .scalar_subquery()
+    .label("origin")
+)
+"""The same in a statement that reads definitions and joins no projects."""
 
 
-def origin_of(column: str) -> Origin:
-    """Return the names and codes from the column `ORIGIN`."""
+def origin_of(column: str | None) -> Origin:
+    """Return the names and codes from the column `ORIGIN`; nothing without a project."""
+    if column is None:
+        return NOWHERE
     definition, definition_code, project_name, project_code = json.loads(column)
     return Origin(
         definition_name=definition or "",

@@ -99,6 +99,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         timezone_id=timezone_id,
         business_time=business_time,
         complement_date_id=command.complement_date_id,
+        origin=definition.origin,
     )
     try:
         global_params = resolved_global_params(

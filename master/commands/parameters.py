@@ -14,12 +14,14 @@ from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
 from common.masking import SHORTEST_MASKED
+from common.model.codes import code_of_node, task_code
 from common.model.command_param import start_values
 from common.model.plans import ParentSnapshot
 from common.params import (
     Direct,
     ParameterError,
     Property,
+    built_in_parameters,
     effective_parameters,
     parse_properties,
     properties_json,
@@ -97,9 +99,19 @@ def _handed_down(parent: ParentSnapshot, moment: datetime, zone: ZoneInfo) -> di
     known = effective_parameters(
         parse_properties(parent.global_params),
         local,
-        system=system_parameters(moment=moment, zone=zone),
+        system=system_parameters(moment=moment, zone=zone, built_ins=_built_ins(parent)),
         moment=moment,
         zone=zone,
         pool=parse_properties(parent.input_pool),
     )
     return {name: known[name] for name in wanted if name in known}
+
+
+def _built_ins(parent: ParentSnapshot) -> dict[str, str]:
+    definition_id = parent.ancestors[-1] if parent.ancestors else 0
+    return built_in_parameters(
+        parent.origin,
+        process_instance_id=parent.process_instance_id,
+        task_name=parent.task_name,
+        task_code=code_of_node(parent.task_json) or task_code(definition_id, parent.task_name),
+    )

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+from common.model.origins import NOWHERE, Origin
+
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -18,7 +20,7 @@ class RunContext:
     `global_params` is the instance's JSON list, `start_params` those of its command. `moment` is
     that from which all its dates are counted (`common.business_dates`), read in `zone`. `hands_up`
     is true for a sub process: its OUT parameters go to the task that began it. `complement` is true
-    for a run that a complement began.
+    for a run that a complement began. `origin` and `definition_id` name its definition.
     """
 
     global_params: str | None = None
@@ -27,6 +29,8 @@ class RunContext:
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     complement: bool = False
     hands_up: bool = False
+    origin: Origin = NOWHERE
+    definition_id: int = 0
 
     def at(self, moment: datetime) -> RunContext:
         """Return the same context at another moment."""

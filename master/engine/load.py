@@ -16,6 +16,7 @@ from common.dag import Dag, restrict
 from common.model.command_param import stored_start_values
 from common.model.definitions import TaskNode
 from common.model.instances import Ownership, ProcessRow, TaskRow
+from common.model.origins import NOWHERE
 from common.model.states import ProcessState, TaskState
 from common.zones import zone_named
 from master.engine.context import RunContext
@@ -76,6 +77,8 @@ def _context(process: ProcessRow, zone: ZoneInfo) -> RunContext:
         zone=zone if process.timezone_id is None else zone_named(process.timezone_id),
         complement=process.complement,
         hands_up=process.parent_task_instance_id != 0,
+        origin=process.origin or NOWHERE,
+        definition_id=process.process_definition_id,
     )
     return context if process.moment is None else context.at(process.moment)
 

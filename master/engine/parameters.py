@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from common.model.codes import code_of_node, task_code
 from common.model.lock_needs import LockNeed
 from common.params import (
     ParameterError,
     Property,
+    built_in_parameters,
     effective_parameters,
     parse_properties,
     substitute,
@@ -21,11 +23,18 @@ from master.logic.node_json import local_parameters
 
 def task_values(run: ProcessRun, task: TaskRun, variables: dict[str, str]) -> dict[str, str]:
     """Return the effective parameters of a task that is given these variables."""
-    context = run.context
+    context, node = run.context, task.node
+    code = code_of_node(node.task_json) or task_code(context.definition_id, node.name)
+    built_ins = built_in_parameters(
+        context.origin,
+        process_instance_id=run.ownership.process_instance_id,
+        task_name=node.name,
+        task_code=code,
+    )
     return effective_parameters(
         parse_properties(context.global_params),
         parse_properties(local_parameters(task.node.task_json)),
-        system=system_parameters(moment=context.moment, zone=context.zone),
+        system=system_parameters(moment=context.moment, zone=context.zone, built_ins=built_ins),
         moment=context.moment,
         zone=context.zone,
         pool=[Property(prop=name, value=value) for name, value in variables.items()],

@@ -12,6 +12,7 @@ import pytest
 from common.model.commands import Command, CommandType
 from common.model.decisions import AbandonTask, Decision, FinishProcess
 from common.model.instances import Ownership
+from common.model.origins import Origin
 from common.model.plans import Begin, Drop, Plan, Reject, Resume, Snapshot
 from common.model.states import (
     ExecutionType,
@@ -289,6 +290,27 @@ def test_a_child_begins_and_its_parents_attempt_with_it(db: Tables) -> None:
     }
     assert load(db, child).process.parent_task_instance_id == task_id
     assert load(db, parent).process.parent_task_instance_id == 0
+
+
+def test_a_run_and_the_snapshots_about_it_name_its_definition_and_project(db: Tables) -> None:
+    definition = a_definition(db, name="trips")
+    wanted = Origin(
+        definition_name="trips", definition_code=definition, project_name="default", project_code=1
+    )
+    _, snapshot = planner_arguments(db, process_definition_id=definition)
+    assert snapshot.definition is not None
+    assert snapshot.definition.origin == wanted
+    owned = a_run(db, process_definition_id=definition)
+    assert load(db, owned).process.origin == wanted
+    call_child(db, owned)
+    seen: list[Origin | None] = []
+
+    def planner(_command: Command, snapshot: Snapshot) -> Plan:
+        seen.append(snapshot.parent and snapshot.parent.origin)
+        return Drop(reason="seen")
+
+    take(db, planner)
+    assert seen == [wanted]
 
 
 @pytest.mark.parametrize("gone", ["killed", "paused", "abandoned", "the run has ended"])

@@ -12,6 +12,7 @@ from common.model.grants import GrantKind
 from common.model.plans import Begin, DefinitionSnapshot, NewVersion
 from common.model.states import ExecutionType, ProcessState, ReleaseState
 from tests.memory.database import MemoryDatabase
+from tests.memory.reading import origin_of
 from tests.memory.rows import CommandRecord, DefinitionRecord, ProcessRecord
 
 
@@ -56,6 +57,7 @@ def definition_snapshot(db: MemoryDatabase, row: DefinitionRecord) -> Definition
         project_id=row.project_id,
         grants=db.grants_at_start(row.project_id),
         lacked_tenant=row.tenant_id if tenant in db.revoked else None,
+        origin=origin_of(db, row.id),
     )
 
 

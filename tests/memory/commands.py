@@ -60,7 +60,7 @@ from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.first_steps import write_first_steps
 from tests.memory.ledger import enter
 from tests.memory.project_slots import projects_of_runs, several_projects
-from tests.memory.reading import names_in, task_row
+from tests.memory.reading import names_in, origin_of, task_row
 from tests.memory.rows import (
     DEPENDENT,
     SUB_PROCESS,
@@ -272,6 +272,7 @@ class MemoryCommandStore(CommandStore):
             project_id=None if own is None else own.project_id,
             took_latest=param.took_latest,
             wants_fresh_child=task.name in param.fresh_children,
+            origin=origin_of(self._db, process.process_definition_id),
         )
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:

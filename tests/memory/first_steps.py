@@ -23,7 +23,7 @@ def write_first_steps(tx: Transaction, taken: Taken, first_step: FirstStep) -> T
     loaded = [
         LoadedRun(
             ownership=ownership,
-            process=process_row(database.processes.the(ownership.process_instance_id)),
+            process=process_row(database, database.processes.the(ownership.process_instance_id)),
             tasks=(),
         )
         for ownership in owned

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from common.model.cluster import QueueEntry
 from common.model.instances import ProcessRow, TaskRow
+from common.model.origins import NOWHERE, Origin
 from common.model.retry_policy import reason_from
 from common.model.states import FailureStrategy, Priority, ProcessState, TaskState
 from common.store.queue_entries import effective_group, queue_entry
@@ -13,7 +15,18 @@ from tests.memory.database import MemoryDatabase
 from tests.memory.rows import ProcessRecord, TaskRecord
 
 
-def process_row(process: ProcessRecord) -> ProcessRow:
+def origin_of(db: MemoryDatabase, process_definition_id: int) -> Origin:
+    """The names and codes of a definition and its project; empty if it was deleted."""
+    definition = db.definitions.get(process_definition_id)
+    if definition is None:
+        return NOWHERE
+    named = Origin(definition_name=definition.name, definition_code=definition.id)
+    if definition.project_id != 1:
+        return named
+    return replace(named, project_name="default", project_code=1)
+
+
+def process_row(db: MemoryDatabase, process: ProcessRecord) -> ProcessRow:
     """A process instance for its owner; raises `ValueError` if the row is unreadable."""
     return ProcessRow(
         id=process.id,
@@ -36,6 +49,7 @@ def process_row(process: ProcessRecord) -> ProcessRow:
         wanted_deadline=process.wanted_deadline,
         parent_task_instance_id=process.parent_task_instance_id,
         timezone_id=process.timezone_id,
+        origin=origin_of(db, process.process_definition_id),
     )
 
 

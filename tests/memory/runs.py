@@ -42,7 +42,7 @@ class MemoryRunStore(RunStore):
             try:
                 run = LoadedRun(
                     ownership=ownership,
-                    process=process_row(process),
+                    process=process_row(self._db, process),
                     tasks=tuple(task_row(task) for task in self._db.attempts(process.id)),
                 )
             except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -16,7 +16,6 @@ from common.model.quality import COMPARED, MAX_FORMER, QualityResult, QualitySta
 from common.model.spark import SparkFacts
 from common.model.states import ProcessState, TaskState, TimeoutStrategy
 from common.model.workers import WorkerMode, mode_of
-from common.params import Origin
 from common.store.queue_entries import effective_group
 from common.store.transaction import storable
 from common.store.worker.ports import (
@@ -36,7 +35,7 @@ from common.store.worker.task_facts import facts_of
 from tests.memory.alerts import alert_of_long_task
 from tests.memory.database import MemoryDatabase, RowRefusedError, Transaction
 from tests.memory.project_slots import projects_of_attempts, several_projects
-from tests.memory.reading import entry_of
+from tests.memory.reading import entry_of, origin_of
 from tests.memory.rows import (
     LogTailRecord,
     ProcessRecord,
@@ -458,17 +457,8 @@ class MemoryTaskStore(TaskStore):
             project_id=self._db.project_of(process),
             lacks=tuple(self._lacks(task, process, tenant)),
             names_tenant=self._db.tenants.get(process.tenant_id) is not None,
-            origin=self._origin(process),
+            origin=origin_of(self._db, process.process_definition_id),
         )
-
-    def _origin(self, process: ProcessRecord) -> Origin:
-        definition = self._db.definitions.get(process.process_definition_id)
-        if definition is None:
-            return Origin()
-        named = Origin(definition_name=definition.name, definition_code=definition.id)
-        if definition.project_id != 1:
-            return named
-        return replace(named, project_name="default", project_code=1)
 
     def _lacks(
         self, task: TaskRecord, process: ProcessRecord, tenant: TenantRecord | None

@@ -15,6 +15,7 @@ from common.model.control import Outcome, Relation
 from common.model.decisions import DecideTask, KillTask, PassForbidden, SkipTask, SubmitTask
 from common.model.failures import FailureReason
 from common.model.lock_needs import LockNeed
+from common.model.origins import Origin
 from common.model.states import FailureStrategy, ProcessState, TaskState
 from common.params import Direct, Property, properties_json
 from master.engine.context import RunContext
@@ -313,6 +314,20 @@ def test_a_switch_may_look_at_the_business_date_of_its_run() -> None:
         CHOICE,
         of_node={"s": switch(("${day} == '20260101'", "big"), default="small", local=local)},
         context=RunContext(moment=datetime(2026, 1, 2, tzinfo=UTC), zone=ZoneInfo("UTC")),
+    )
+    kept.deliver(RunOpened())
+    good(kept, "a")
+    assert kept.phases()["big"] == "live"
+
+
+def test_a_switch_reads_the_names_of_its_run() -> None:
+    origin = Origin(definition_name="trips", project_name="etl", project_code=7)
+    condition = "'${system.project.name}/${which}/${system.task.definition.name}' == 'etl/trips/s'"
+    local = [Property(prop="which", value="${system.workflow.definition.name}")]
+    kept = KeptRun(
+        CHOICE,
+        of_node={"s": switch((condition, "big"), default="small", local=local)},
+        context=RunContext(moment=NOON, origin=origin),
     )
     kept.deliver(RunOpened())
     good(kept, "a")

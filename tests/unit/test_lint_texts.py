@@ -85,7 +85,7 @@ def test_a_system_parameter_is_known_by_its_whole_name() -> None:
 
 
 def test_the_names_of_an_attempt_are_known_where_a_worker_reads_them() -> None:
-    name = "${system.workflow.definition.name}"
+    name = "${system.task.instance.id}"
     given = [{"prop": "which", "direct": "IN", "value": name}]
     assert warned(script(f"echo {name}", localParams=given)) == []
     choice = {"dependTaskList": [{"condition": f"{name} == 'x'", "nextNode": "a"}], "nextNode": "a"}
@@ -99,6 +99,14 @@ def test_the_names_of_an_attempt_are_known_where_a_worker_reads_them() -> None:
         f"task 'c', params.localParams[0].value: {name}",
     ]
     assert "in a task that a master decides: it stays as it is written" in found[0]
+    assert "system.task.execute.path" not in found[0]
+    choice["dependTaskList"][0]["condition"] = "${system.project.name} == 'x'"
+    named = [{"prop": "which", "direct": "IN", "value": "${system.workflow.instance.id}"}]
+    of_master = (
+        a_task("s", type="SWITCH", params={}, switchResult=choice),
+        a_child("c", processDefinitionName="x", localParams=named),
+    )
+    assert warned(*of_master) == []
 
 
 @pytest.mark.parametrize(

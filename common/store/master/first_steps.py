@@ -80,6 +80,7 @@ def loaded(plan: Begin, ownership: Ownership, command_param: str, now: datetime)
             complement=is_complement(plan.command_type.name),
             parent_task_instance_id=0 if plan.child_of is None else plan.child_of.task_instance_id,
             timezone_id=plan.timezone_id,
+            origin=plan.origin,
         ),
         tasks=(),
     )

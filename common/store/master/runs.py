@@ -48,10 +48,13 @@ from common.store.master.plain_save import HintTarget, no_hint, plain, save_plai
 from common.store.master.ports import PAGE, Intent, LoadedRun, RunStore, Saved, Step, UnreadableRun
 from common.store.master.save import is_owned, ownership_of, run_ids, save
 from common.store.master.trees import MOST_SUB_PROCESSES, SUB_PROCESS
+from common.store.origins import ORIGIN, origin_of
 from common.store.queue_entries import IS_COMPLEMENT, queue_entry
 from common.store.tables import (
     WORKERLESS_TASK_TYPES,
+    process_definition,
     process_instance,
+    project,
     relation_process_instance,
     task_instance,
     worker_group,
@@ -76,30 +79,40 @@ _ASKABLE_PROCESS_STATES: Final = tuple(
 )
 _IS_LIVE: Final = process_instance.c.state.in_(LIVE_PROCESS_STATES)
 
-_PROCESSES: Final = select(
-    process_instance.c.id,
-    process_instance.c.host,
-    process_instance.c.owner_epoch,
-    process_instance.c.name,
-    process_instance.c.state,
-    process_instance.c.wanted_state,
-    process_instance.c.failure_strategy,
-    process_instance.c.process_instance_priority,
-    process_instance.c.worker_group_id,
-    process_instance.c.task_depend_type,
-    process_instance.c.command_param,
-    process_instance.c.process_definition_id,
-    process_instance.c.process_instance_json,
-    process_instance.c.executor_id,
-    process_instance.c.start_time,
-    process_instance.c.global_params,
-    MOMENT.label("moment"),
-    IS_COMPLEMENT.label("complement"),
-    process_instance.c.run_scope,
-    process_instance.c.wanted_deadline,
-    process_instance.c.parent_task_instance_id,
-    process_instance.c.timezone_id,
-).where(process_instance.c.id == any_of("ids"))
+_PROCESSES: Final = (
+    select(
+        process_instance.c.id,
+        process_instance.c.host,
+        process_instance.c.owner_epoch,
+        process_instance.c.name,
+        process_instance.c.state,
+        process_instance.c.wanted_state,
+        process_instance.c.failure_strategy,
+        process_instance.c.process_instance_priority,
+        process_instance.c.worker_group_id,
+        process_instance.c.task_depend_type,
+        process_instance.c.command_param,
+        process_instance.c.process_definition_id,
+        process_instance.c.process_instance_json,
+        process_instance.c.executor_id,
+        process_instance.c.start_time,
+        process_instance.c.global_params,
+        MOMENT.label("moment"),
+        IS_COMPLEMENT.label("complement"),
+        process_instance.c.run_scope,
+        process_instance.c.wanted_deadline,
+        process_instance.c.parent_task_instance_id,
+        process_instance.c.timezone_id,
+        ORIGIN,
+    )
+    .outerjoin_from(
+        process_instance,
+        process_definition,
+        process_definition.c.id == process_instance.c.process_definition_id,
+    )
+    .outerjoin(project, project.c.id == process_definition.c.project_id)
+    .where(process_instance.c.id == any_of("ids"))
+)
 
 ATTEMPTS: Final = (
     select(
@@ -520,6 +533,7 @@ def _process_row(row: AnyRow) -> ProcessRow:
         wanted_deadline=row.wanted_deadline,
         parent_task_instance_id=row.parent_task_instance_id,
         timezone_id=row.timezone_id,
+        origin=origin_of(row.origin),
     )
 
 

@@ -54,9 +54,16 @@ from common.store.grants import grants_of, is_granted, objects_in
 from common.store.master.ports import LiveMasters
 from common.store.master.runs import ATTEMPTS, names_in, task_row
 from common.store.master.trees import SUB_PROCESS
+from common.store.origins import ORIGIN, ORIGIN_OF_DEFINITION, origin_of
 from common.store.schedules import read_schedules
 from common.store.sharing import definitions_shared
-from common.store.tables import process_definition, process_instance, task_instance, tenant
+from common.store.tables import (
+    process_definition,
+    process_instance,
+    project,
+    task_instance,
+    tenant,
+)
 from common.store.transaction import LOCK_NOT_AVAILABLE, AnyRow, any_of
 
 log = logging.getLogger(__name__)
@@ -91,6 +98,7 @@ DEFINITION_COLUMNS: Final = (
     .scalar_subquery()
     .label("lacked_tenant"),
     process_definition.c.complement_date_rule,
+    ORIGIN_OF_DEFINITION,
 )
 _DEFINITIONS: Final = FixedStatement(
     select(*DEFINITION_COLUMNS).where(process_definition.c.id == any_of("ids"))
@@ -166,6 +174,7 @@ _PARENTS: Final = (
         ).label("command_param"),
         process_definition.c.project_id,
         definitions_shared(process_definition.c.project_id).label("shared"),
+        ORIGIN,
     )
     .join_from(
         task_instance,
@@ -175,6 +184,7 @@ _PARENTS: Final = (
     .outerjoin(
         process_definition, process_definition.c.id == process_instance.c.process_definition_id
     )
+    .outerjoin(project, project.c.id == process_definition.c.project_id)
     .where(task_instance.c.id == any_of("ids"))
     .where(task_instance.c.task_type == SUB_PROCESS)
 )
@@ -419,6 +429,7 @@ def definition_of(row: Any) -> DefinitionSnapshot:
         grants=objects_in(row.grants),
         lacked_tenant=row.lacked_tenant,
         date_rule=None if row.complement_date_rule is None else DateRule(row.complement_date_rule),
+        origin=origin_of(row.origin),
     )
 
 
@@ -443,6 +454,7 @@ def _parent(row: AnyRow, ancestors: Sequence[int]) -> ParentSnapshot:
         shared=frozenset(row.shared),
         took_latest=param.took_latest,
         wants_fresh_child=row.name in param.fresh_children,
+        origin=origin_of(row.origin),
     )
 
 

@@ -19,11 +19,11 @@ from common.model.cluster import Node
 from common.model.failures import UNEXPLAINED, FailureReason
 from common.model.grants import GrantedObject
 from common.model.offers import Offer
+from common.model.origins import Origin
 from common.model.quality import QualityResult
 from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.model.workers import WorkerMode
-from common.params.built_ins import Origin
 
 Wanted: TypeAlias = tuple[int, int]
 """A project and the number of an object that one of its tasks names."""

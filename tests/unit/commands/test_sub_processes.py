@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.model.grants import GrantedObject, GrantKind
+from common.model.origins import Origin
 from common.model.plans import Begin, ChildOf, Drop
 from common.model.states import ReleaseState
 from tests.builders import NOON
@@ -151,6 +152,17 @@ def test_the_local_parameters_of_the_task_go_before_the_child_s_own_values() -> 
         global_params='[{"prop": "y", "value": "parent"}]',
     )
     assert found["x"] == "parent!"
+
+
+def test_the_local_parameters_of_the_task_may_name_its_run() -> None:
+    text = "${system.project.name}.${system.workflow.definition.name}.${system.task.instance.id}"
+    local = [{"prop": "whole", "value": text}]
+    found = resolved_child(
+        None,
+        task_json=json.dumps({"params": {"localParams": local}}),
+        origin=Origin(definition_name="trips", project_name="etl"),
+    )
+    assert found["whole"] == "etl.trips.${system.task.instance.id}"
 
 
 def test_an_out_parameter_of_the_task_is_not_handed_down() -> None:
