@@ -19,6 +19,10 @@ from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
 from tests import light_jvm
 from tests.integration.spark_host import children, listener, running_jobs
+from tests.parity import expected, tasks
+from tests.parity.differences import verdict
+from tests.parity.outcomes import kind_of_difference
+from tests.parity.scripts import SAMPLE, scripts
 from tests.system.cluster import PrivateCluster, a_task, private_cluster, task_processes, until
 from tests.system.frame import ask_to_stop, nothing_else_is_touched
 from worker.spark.host.folders import SOCKET, own_folder
@@ -223,6 +227,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     home = tmp_path_factory.mktemp("spark_tasks")
     settings = {
         "WORKER__LOG_LIMIT_BYTES": str(LOG_LIMIT_BYTES),
+        # Files of scripts are compared after the end.
+        "WORKER__WORKING_DIRECTORY_POLICY": "never",
         # Spark confirms a stop within it, however busy the machine is.
         "WORKER__KILL_GRACE_SECONDS": "100",
         "MASTER__STOP_DEADLINE_SECONDS": "120",
@@ -436,6 +442,20 @@ assert len(segments("flights").segments) == 1
     )
     found = cluster.run("a merge and a reader", compact, spark_task("read", read, "compact"))
     assert [each[0] for each in found] == [SUCCESS] * 2, found
+
+
+def test_scripts_for_spark_submit_print_and_leave_the_recorded_lines_and_files(
+    cluster: SparkCluster,
+) -> None:
+    """Run a sample of the scripts; `bin/test --long` runs all, and finds entries that are outdated."""
+    recorded = expected.read()
+    found = tasks.run(cluster, scripts(SAMPLE))
+    kinds = {
+        name: kind_of_difference(recorded[name], each.outcome, is_refusal=each.is_refusal)
+        for name, each in found.items()
+    }
+    differing = {name: verdict(name, kind) for name, kind in kinds.items() if kind is not None}
+    assert {name: (fault, found[name]) for name, fault in differing.items() if fault} == {}
 
 
 def test_a_server_that_dies_fails_its_own_tasks_and_a_retry_finds_the_next(

@@ -1,0 +1,2 @@
+def vowels(text):
+    return sum(letter in "aeiou" for letter in text)

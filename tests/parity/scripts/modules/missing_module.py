@@ -1,0 +1,5 @@
+# A module that is not installed.
+print("= before")
+import parity_no_such_module
+
+print("= never", parity_no_such_module)

@@ -1,0 +1,1 @@
+PRICES = {"tea": 2, "jam": 4}
