@@ -117,6 +117,7 @@ class CommandRow:
     worker_group_id: int | None
     parent_task_instance_id: int = 0
     complement_date_id: int = 0
+    project_id: int = 0
     bad_time: str | None = None
 
 

@@ -1,7 +1,8 @@
-"""The order in which masters take commands, for those that take them and those that look on.
+"""The order of the waiting commands of one project, for queries of people.
 
-Runs of complements' dates come last, whatever they waited: they take only room that nothing else
-does. Of the others a minute of waiting makes up for a level of priority (trap T68).
+Dates of complements come last, however long they waited: they use the room that no other run needs.
+For the others a minute of waiting counts as much as a level of priority (trap T68). Masters read
+the same order from an index, and serve the projects round-robin (`common.store.master.lanes`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from common.model.grants import GrantKind
 from common.store.fixed_statement import FixedStatement
-from common.store.tables import command, grant, process_definition, process_instance, task_instance
+from common.store.tables import grant, process_definition, process_instance, task_instance
 from common.store.transaction import any_of, possible_ids, repeatable
 
 _OWN: Final = process_definition.alias("own_definition")
@@ -47,20 +47,6 @@ def project_of_run(run_id: ColumnElement[int]) -> ScalarSelect[Any]:
         .scalar_subquery()
     )
 
-
-def project_of_definition(definition_id: ColumnElement[int]) -> ScalarSelect[Any]:
-    """Select the project of a process definition."""
-    return select(_OWN.c.project_id).where(_OWN.c.id == definition_id).scalar_subquery()
-
-
-PROJECT_OF_COMMAND: Final = func.coalesce(
-    case(
-        (command.c.process_instance_id != 0, project_of_run(command.c.process_instance_id)),
-        else_=project_of_definition(command.c.process_definition_id),
-    ),
-    _NONE,
-).label("charged_project")
-"""The project that a command's run is charged to; the run of a recovery exists already."""
 
 _OF_RUNS: Final = FixedStatement(
     select(

@@ -45,7 +45,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 37))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 38))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -120,6 +120,41 @@ CREATE TRIGGER orcaflow_command_names_recovered
     WHEN (NEW.process_instance_id = 0 AND NEW.parent_task_instance_id = 0
         AND NEW.command_type IN ({_RECOVERIES}))
     EXECUTE FUNCTION orcaflow_name_recovered()""",
+    # A child belongs to the project at the top of its tree. PostgreSQL runs this trigger after the
+    # one above, by the order of their names. A role that may only insert gets project 0.
+    """\
+CREATE FUNCTION orcaflow_find_project() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    run integer := NULLIF(NEW.process_instance_id, 0);
+BEGIN
+    NEW.project_id := 0;
+    IF NEW.parent_task_instance_id <> 0 THEN
+        run := (SELECT process_instance_id FROM t_ds_task_instance
+            WHERE id = NEW.parent_task_instance_id);
+    END IF;
+    IF run IS NOT NULL THEN
+        NEW.project_id := COALESCE((
+            SELECT d.project_id FROM t_ds_process_instance i
+            JOIN t_ds_process_instance root
+                ON root.id = CASE i.root_id WHEN 0 THEN i.id ELSE i.root_id END
+            JOIN t_ds_process_definition d ON d.id = root.process_definition_id
+            WHERE i.id = run), 0);
+    END IF;
+    IF NEW.project_id = 0 THEN
+        NEW.project_id := COALESCE((
+            SELECT d.project_id FROM t_ds_process_definition d
+            WHERE d.id = NEW.process_definition_id), 0);
+    END IF;
+    RETURN NEW;
+EXCEPTION WHEN insufficient_privilege THEN
+    NEW.project_id := 0;
+    RETURN NEW;
+END $$""",
+    """\
+CREATE TRIGGER orcaflow_command_of_project
+    BEFORE INSERT ON t_ds_command
+    FOR EACH ROW
+    EXECUTE FUNCTION orcaflow_find_project()""",
     """\
 CREATE TRIGGER orcaflow_definition_released
     AFTER UPDATE OF release_state ON t_ds_process_definition

@@ -81,7 +81,8 @@ def _behind_command(facts: Facts, command: PendingCommand) -> Iterator[Cause]:
         yield Cause(
             cause=CauseKind.QUEUED,
             subject="t_ds_command",
-            text=f"before it, by priority or age: {counted(command.ahead, 'command')}",
+            text="before it in its project, by priority or age:"
+            f" {counted(command.ahead, 'command')}",
             next="masters take them in batches",
         )
 

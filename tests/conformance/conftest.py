@@ -11,8 +11,16 @@ import pytest
 
 from common.store.connect import connect, engine
 from common.store.listen import Channel, hint_channel
+from common.store.master.commands import PostgresCommandStore
 from tests.conformance.registries import InMemory, OnZookeeper, Server
-from tests.conformance.store_tables import WORKER, MemoryTables, PostgresTables, Tables
+from tests.conformance.store_tables import (
+    MOST_SUB_PROCESSES,
+    PARAM_LIMIT,
+    WORKER,
+    MemoryTables,
+    PostgresTables,
+    Tables,
+)
 from tests.conftest import MIGRATED, Databases
 
 
@@ -31,12 +39,24 @@ def postgres_tables(databases: Databases) -> Iterator[PostgresTables]:
         made.dispose()
 
 
+@pytest.fixture
+def emptied_tables(postgres_tables: PostgresTables) -> PostgresTables:
+    """The shared database without rows, and a store of commands that has served no project."""
+    postgres_tables.empty()
+    postgres_tables.commands = PostgresCommandStore(
+        postgres_tables.engine,
+        param_limit_bytes=PARAM_LIMIT,
+        hint_to=lambda _: postgres_tables.hinted,
+        most_sub_processes=MOST_SUB_PROCESSES,
+    )
+    return postgres_tables
+
+
 @pytest.fixture(params=["memory", "postgresql"])
 def db(request: pytest.FixtureRequest) -> Tables:
     if request.param == "memory":
         return MemoryTables()
-    tables: PostgresTables = request.getfixturevalue("postgres_tables")
-    tables.empty()
+    tables: PostgresTables = request.getfixturevalue("emptied_tables")
     return tables
 
 

@@ -10,11 +10,10 @@ from tests.conformance.walk import Walk
 
 @pytest.mark.parametrize("seed", range(4))
 def test_both_stores_make_the_same_of_any_history(
-    seed: int, postgres_tables: PostgresTables
+    seed: int, emptied_tables: PostgresTables
 ) -> None:
-    postgres_tables.empty()
-    postgres_tables.draw_ids_afresh()
-    walk = Walk(seed, MemoryTables(), postgres_tables)
+    emptied_tables.draw_ids_afresh()
+    walk = Walk(seed, MemoryTables(), emptied_tables)
     for _ in range(100):
         walk.step()
     # A history with no effect, or with nearly every step refused, would prove little.
@@ -23,11 +22,10 @@ def test_both_stores_make_the_same_of_any_history(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_both_stores_make_the_same_of_any_history_of_schedules_and_complements(
-    seed: int, postgres_tables: PostgresTables
+    seed: int, emptied_tables: PostgresTables
 ) -> None:
-    postgres_tables.empty()
-    postgres_tables.draw_ids_afresh()
-    walk = Walk(seed, MemoryTables(), postgres_tables, of_dates=True)
+    emptied_tables.draw_ids_afresh()
+    walk = Walk(seed, MemoryTables(), emptied_tables, of_dates=True)
     for _ in range(100):
         walk.step()
     assert walk.outcomes["_advance: done"] > 10

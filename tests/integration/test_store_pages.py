@@ -157,13 +157,16 @@ def test_without_room_a_stop_is_found_and_no_command_that_waits_for_room_is_read
             "INSERT INTO t_ds_command (command_type, process_definition_id)"
             " VALUES (9, 1) RETURNING id"
         ).scalar_one()
-    asked: list[str] = []
+    scans: list[str] = []
 
-    def note(_db: Any, cursor: Any, *_: Any) -> None:
-        if b"FOR UPDATE" in cursor.query:
-            asked.append(cursor.query.decode())
+    def note(_db: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        settings, _, called = statement.rpartition(";")
+        if called.startswith("EXECUTE"):
+            with cursor.connection.cursor() as other:
+                other.execute(f"{settings}; EXPLAIN {called}", values)
+                scans.extend(line for (line,) in other if "on t_ds_command" in line)
 
-    event.listen(made, "after_cursor_execute", note)
+    event.listen(made, "before_cursor_execute", note)
     try:
         taken = PostgresCommandStore(made).take(
             node=MASTER,
@@ -175,13 +178,10 @@ def test_without_room_a_stop_is_found_and_no_command_that_waits_for_room_is_read
             now=NOON,
         )
     finally:
-        event.remove(made, "after_cursor_execute", note)
+        event.remove(made, "before_cursor_execute", note)
     assert [each.command_id for each in taken.handled] == [stop]
-    (statement,) = asked
-    with made.connect() as db:
-        plan = [row[0] for row in db.exec_driver_sql("EXPLAIN " + statement.replace("%", "%%"))]
-    scans = [line for line in plan if "on t_ds_command" in line]
-    assert any("t_ds_command_roomless_idx" in line for line in scans)
+    for name in ("about_runs", "start_lane", "child_lane"):
+        assert any(f"t_ds_command_{name}_idx" in line for line in scans)
     assert [line for line in scans if "Seq Scan" in line or "picking" in line] == []
 
 

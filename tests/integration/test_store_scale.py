@@ -26,6 +26,7 @@ from common.store.master.commands import PostgresCommandStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
+from common.store.master.lanes import Served
 from common.store.master.ports import Step
 from common.store.master.runs import PostgresRunStore
 from common.store.master.timeouts import PostgresTimeoutStore
@@ -103,6 +104,9 @@ def rows_read(made: Engine, work: Callable[[], object]) -> dict[str, int]:
 
     def explain(_db: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
         if "pg_advisory" in statement or statement.startswith("PREPARE"):
+            return
+        # The settings after a prepared statement within a transaction.
+        if statement.startswith("SET LOCAL") and "EXECUTE" not in statement:
             return
         # A prepared statement is carried out with settings of its own.
         settings, _, explained = statement.rpartition(";")
@@ -411,10 +415,42 @@ def test_a_statement_prepared_on_empty_tables_reads_few_rows_of_those_that_follo
     prepared = {statement: rows for statement, rows in read.items() if "EXECUTE" in statement}
     with made.connect() as db:
         known = db.exec_driver_sql("SELECT name, statement FROM pg_prepared_statements").all()
-    assert len(known) == 5
+    assert len(known) == 7
     unseen = [each for each in known if not any(f"EXECUTE {each.name} " in one for one in prepared)]
     assert unseen == []
     assert_few(prepared)
+    made.dispose()
+
+
+@pytest.mark.parametrize("wanting", ["0", "n"], ids=["starts", "children"])
+def test_x83_a_take_reads_few_of_the_commands_that_wait(emptied_url: str, wanting: str) -> None:
+    """No date of a complement waits, which a take has to find out as well."""
+    made = engine(emptied_url, pool_size=1, max_overflow=0)
+    definitions = (
+        "INSERT INTO t_ds_process_definition (id, name, project_id, process_definition_json)"
+        " SELECT n, 'large' || n, CASE n WHEN 1001 THEN 2 ELSE 1 END, '{}'"
+        " FROM generate_series(1, 1001) n"
+    )
+    insert = (
+        "INSERT INTO t_ds_command (command_type, process_definition_id, parent_task_instance_id)"
+        f" SELECT 0, {{definition}}, {wanting} FROM generate_series(1, {{number}}) n RETURNING id"
+    )
+    taken: list[CommandRow] = []
+
+    def take() -> None:
+        with made.begin() as db:
+            taken[:] = lock_waiting(
+                db, limit=50, room=50, spare=60, param_limit_bytes=1_000, served=Served()
+            )
+
+    # A plan for few rows, which the connection keeps.
+    take()
+    with made.begin() as db:
+        db.exec_driver_sql(definitions)
+        db.exec_driver_sql(insert.format(definition="mod(n, 1000) + 1", number=10_000))
+        last = db.exec_driver_sql(insert.format(definition=1001, number=1)).scalar_one()
+    assert_few(rows_read(made, take))
+    assert (len(taken), taken[1].id) == (50, last)
     made.dispose()
 
 
@@ -445,6 +481,7 @@ def test_a_take_reads_few_commands_of_a_project_that_holds_its_share(emptied_url
                     room=20,
                     spare=20,
                     param_limit_bytes=1_000,
+                    served=Served(),
                     share=RoomShare(live=share, dates=share.copy()),
                 )
             ),

@@ -35,6 +35,7 @@ def command_row(row: CommandRecord, param_limit_bytes: int) -> CommandRow:
         worker_group_id=row.worker_group_id,
         parent_task_instance_id=row.parent_task_instance_id,
         complement_date_id=row.complement_date_id,
+        project_id=row.project_id,
     )
 
 

@@ -42,6 +42,7 @@ from common.store.master.commands import (
     refused,
     understand,
 )
+from common.store.master.lanes import Served
 from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.ports import CommandStore, FirstStep, LiveMasters, Planner, Taken
 from common.store.master.recoveries import BEING_DELETED
@@ -103,6 +104,7 @@ class MemoryCommandStore(CommandStore):
         self.hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
         self._begun: dict[int, int] = {}
+        self._served = Served()
 
     def waiting(self) -> bool:
         return len(self._db.commands) > 0
@@ -128,7 +130,7 @@ class MemoryCommandStore(CommandStore):
     ) -> Taken:
         self._begun.clear()
         with self._db.transaction("take", by=node) as tx:
-            rows = waiting(self._db, limit=limit, room=room, spare=spare, share=share)
+            rows = waiting(self._db, self._served, limit=limit, room=room, spare=spare, share=share)
             failover = CommandType.RECOVER_TOLERANCE_FAULT_PROCESS
             is_asked = any(row.command_type == failover for row in rows)
             alive = live_masters() if is_asked else frozenset[Node]()
@@ -331,7 +333,7 @@ class MemoryCommandStore(CommandStore):
     ) -> None:
         columns = {f.name: getattr(row, f.name) for f in fields(row)}
         command_id, parent_id = columns.pop("id"), columns.pop("parent_task_instance_id")
-        del columns["complement_date_id"]
+        del columns["complement_date_id"], columns["project_id"]
         tx.insert(
             self._db.error_commands,
             ErrorCommandRecord(command_id=command_id, message=message, **columns),

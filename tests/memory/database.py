@@ -31,6 +31,7 @@ from common.store.master.trees import MOST_SUB_PROCESSES
 from common.store.transaction import unstorable
 from tests.memory.fires import FireRows
 from tests.memory.lock_rows import LockHolderRecord, LockRecord, LockRequestRecord
+from tests.memory.project_slots import project_of_command
 from tests.memory.rows import (
     EPOCH,
     AlertRecord,
@@ -140,6 +141,9 @@ class Transaction:
         """Write a new row; return its id."""
         row_id = record.id or rows.next_id()
         filled_in = _filled_in(record) | self._moved(record)
+        if isinstance(record, CommandRecord):
+            row = replace(record, **filled_in)
+            filled_in["project_id"] = project_of_command(self.database, row)
         self._write(rows, row_id, None, replace(record, id=row_id, **filled_in))
         return row_id
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from common.model.grants import GrantKind
-from tests.memory.database import MemoryDatabase
 from tests.memory.rows import CommandRecord
+
+if TYPE_CHECKING:
+    from tests.memory.database import MemoryDatabase
 
 
 def project_of_run(db: MemoryDatabase, process_instance_id: int) -> int:
@@ -17,11 +20,14 @@ def project_of_run(db: MemoryDatabase, process_instance_id: int) -> int:
 
 
 def project_of_command(db: MemoryDatabase, row: CommandRecord) -> int:
-    """Return the project that the run of a command is charged to."""
-    if row.process_instance_id:
-        return project_of_run(db, row.process_instance_id)
+    """Return the project that a command waits for; a child belongs to the top of its tree."""
+    run = row.process_instance_id
+    if row.parent_task_instance_id:
+        attempt = db.tasks.get(row.parent_task_instance_id)
+        run = 0 if attempt is None else attempt.process_instance_id
+    project = project_of_run(db, run)
     definition = db.definitions.get(row.process_definition_id or 0)
-    return 0 if definition is None else definition.project_id
+    return project or (0 if definition is None else definition.project_id)
 
 
 def projects_of_runs(db: MemoryDatabase, ids: Collection[int]) -> dict[int, int]:

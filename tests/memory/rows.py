@@ -21,8 +21,7 @@ from tests.memory.stream_rows import StreamRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = datetime(9999, 1, 1, tzinfo=UTC)
-SUB_PROCESS = "SUB_PROCESS"
-DEPENDENT = "DEPENDENT"
+SUB_PROCESS, DEPENDENT = "SUB_PROCESS", "DEPENDENT"
 WORKERLESS_TASK_TYPES = (SUB_PROCESS, DEPENDENT)
 
 
@@ -48,6 +47,7 @@ class CommandRecord:
     process_instance_id: int = 0
     parent_task_instance_id: int = 0
     complement_date_id: int = 0
+    project_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

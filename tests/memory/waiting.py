@@ -2,40 +2,84 @@
 
 from __future__ import annotations
 
-from common.model.commands import INTENT_COMMANDS, RESTARTING_COMMANDS, CommandType
-from common.model.slot_share import RoomShare
-from common.model.states import ProcessState, TaskState
-from tests.memory.database import MemoryDatabase
-from tests.memory.project_slots import project_of_command
-from tests.memory.rows import CommandRecord, ProcessRecord
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-_ROOMLESS = (*INTENT_COMMANDS, CommandType.RECOVER_TOLERANCE_FAULT_PROCESS)
-"""A run that has begun must continue: others may wait for a slot or a turn that it holds."""
+from common.model.commands import RESTARTING_COMMANDS
+from common.model.slot_share import RoomShare, SlotShare
+from common.model.states import ProcessState, TaskState
+from common.store.master.lanes import Served, lane_of
+from common.store.tables import CommandLane
+from tests.memory.database import MemoryDatabase
+from tests.memory.rows import CommandRecord, ProcessRecord
 
 
 def waiting(
-    db: MemoryDatabase, *, limit: int, room: int, spare: int, share: RoomShare | None = None
+    db: MemoryDatabase,
+    served: Served,
+    *,
+    limit: int,
+    room: int,
+    spare: int,
+    share: RoomShare | None = None,
 ) -> list[CommandRecord]:
     """Return the commands to handle now, in order."""
     live, left = (None, None) if share is None else (share.live.copy(), share.dates.copy())
     rows = sorted((row for row in db.commands if not _waits_for_end(db, row)), key=_turn)
-    dates = [row for row in rows if _is_date(row)]
-    others = [row for row in rows if not _is_date(row)]
     batch: list[CommandRecord] = []
-    for row in others:
-        if len(batch) >= limit or sum(map(_needs_room, batch)) >= room:
+    by_lane = {lane: [row for row in rows if lane_of(row) == lane] for lane in (None, *CommandLane)}
+    while len(batch) < limit:
+        chosen = _chosen(by_lane, served, live, room - sum(map(_needs_room, batch)))
+        chosen = chosen[: limit - len(batch)]
+        taken = [
+            row
+            for row in chosen
+            if live is None or not _needs_room(row) or live.take(row.project_id)
+        ]
+        served.note(taken)
+        batch += taken
+        for of_lane in by_lane.values():
+            of_lane[:] = [row for row in of_lane if row not in chosen]
+        if len(taken) == len(chosen):
             break
-        if live is None or not _needs_room(row) or live.take(project_of_command(db, row)):
-            batch.append(row)
-    behind = [row for row in others if row not in batch and not _needs_room(row)]
-    # Those that need no room go before the others if the limit is not enough for all.
-    chosen = sorted([*batch, *behind], key=_rank)[: max(limit, 0)]
-    batch = sorted(chosen, key=others.index)
-    spare -= sum(map(_needs_room, batch))
     # Commands of complement dates get the room and the places that no other run takes.
+    places = min(spare - sum(map(_needs_room, batch)), limit - len(batch))
+    dates = in_turns(by_lane[CommandLane.DATE], after=served.last.get(CommandLane.DATE, 0))
     if left is not None:
-        dates = [row for row in dates if left.take(project_of_command(db, row))]
-    return batch + dates[: max(0, min(spare, limit - len(batch)))]
+        dates = [row for row in dates if left.take(row.project_id)]
+    dates = dates[: max(0, places)]
+    served.note(dates)
+    return batch + dates
+
+
+def in_turns(rows: Sequence[CommandRecord], *, after: int) -> list[CommandRecord]:
+    """Return the rows round-robin by project; the first project is the next one after `after`."""
+    places: Counter[int] = Counter()
+    keys = {}
+    for row in rows:
+        places[row.project_id] += 1
+        keys[row.id] = places[row.project_id], row.project_id <= after, row.project_id
+    return sorted(rows, key=lambda row: keys[row.id])
+
+
+def _chosen(
+    by_lane: Mapping[CommandLane | None, list[CommandRecord]],
+    served: Served,
+    live: SlotShare | None,
+    room: int,
+) -> list[CommandRecord]:
+    full = () if live is None else live.full()
+    free = [row for row in by_lane[CommandLane.START] if row.project_id not in full]
+    starts = in_turns(free, after=served.last.get(CommandLane.START, 0))[: max(0, room)]
+    children = in_turns(by_lane[CommandLane.CHILD], after=served.last.get(CommandLane.CHILD, 0))
+    places: Counter[tuple[CommandLane | None, int]] = Counter()
+    keys = {}
+    for lane, ordered in ((CommandLane.CHILD, children), (CommandLane.START, starts)):
+        for row in ordered:
+            places[lane, row.project_id] += 1
+            keys[row.id] = places[lane, row.project_id], lane is CommandLane.START
+    about_runs = sorted(by_lane[None], key=lambda row: row.id)
+    return about_runs + sorted([*children, *starts], key=lambda row: keys[row.id])
 
 
 def _waits_for_end(db: MemoryDatabase, row: CommandRecord) -> bool:
@@ -70,16 +114,5 @@ def _turn(row: CommandRecord) -> tuple[float, int, int]:
     return row.update_time.timestamp() + 60 * priority, priority, row.id
 
 
-def _rank(row: CommandRecord) -> int:
-    """Return the place of commands about runs, of children, and of those that need room."""
-    if row.command_type in _ROOMLESS:
-        return 0
-    return 2 if _needs_room(row) else 1
-
-
 def _needs_room(row: CommandRecord) -> bool:
-    return row.command_type not in _ROOMLESS and row.parent_task_instance_id == 0
-
-
-def _is_date(row: CommandRecord) -> bool:
-    return _needs_room(row) and row.complement_date_id != 0
+    return lane_of(row) in (CommandLane.START, CommandLane.DATE)

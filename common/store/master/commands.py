@@ -61,6 +61,7 @@ from common.store.master.beginnings import (
     refused,
 )
 from common.store.master.first_steps import write_first_steps
+from common.store.master.lanes import Served
 from common.store.master.ledger import enter, forget
 from common.store.master.plain_save import HintTarget, no_hint
 from common.store.master.plain_take import (
@@ -206,6 +207,7 @@ class PostgresCommandStore(CommandStore):
         self._most_sub_processes = most_sub_processes
         self._hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
+        self._served = Served()
 
     def waiting(self) -> bool:
         ((is_waiting,),) = repeatable(self._engine, lambda db: _IS_WAITING.rows_alone(db, {}))
@@ -254,9 +256,6 @@ class PostgresCommandStore(CommandStore):
     def _take_plainly(self, taker: _Taker, first_step: FirstStep, bounds: _Bounds) -> Taken | None:
         """Take the commands if each begins a run and no more; None if nothing was taken."""
         share = bounds.share
-        if share is not None and share.live.full():
-            # Thousands of commands of a full project may be ahead of all others.
-            return None
         param_limit = self._param_limit_bytes
         # A row that differs, or one that is refused, is named by the other way to take.
         with suppress(IntegrityError, DataError, ValueError), single(self._engine) as db:
@@ -267,11 +266,13 @@ class PostgresCommandStore(CommandStore):
                 room=bounds.room,
                 spare=bounds.spare,
                 param_limit_bytes=param_limit,
+                served=self._served,
+                full=None if share is None else share.live.full(),
             )
             taker.run_ids.update((seen.row.id, seen.run_id) for seen in found_now)
             if share is not None:
                 left = share.live.copy()
-                found_now = [seen for seen in found_now if left.take(seen.project)]
+                found_now = [seen for seen in found_now if left.take(seen.row.project_id)]
             for seen in found_now:
                 found = understand(seen.row, param_limit_bytes=param_limit)
                 if isinstance(found, Reject) or not is_plain(found):
@@ -281,7 +282,7 @@ class PostgresCommandStore(CommandStore):
                     return None
                 begins.append(PlainBegin(seen=seen, plan=plan))
             if begins:
-                return take_plainly(
+                taken = take_plainly(
                     db,
                     begins,
                     node=taker.node,
@@ -289,6 +290,9 @@ class PostgresCommandStore(CommandStore):
                     first_step=first_step,
                     hint_to=self._hint_to,
                 )
+                if taken is not None:
+                    self._served.note(each.seen.row for each in begins)
+                return taken
         return None
 
     def _take(self, taker: _Taker, bounds: _Bounds) -> Taken:
@@ -300,6 +304,7 @@ class PostgresCommandStore(CommandStore):
                 spare=bounds.spare,
                 param_limit_bytes=self._param_limit_bytes,
                 share=bounds.share,
+                served=self._served,
             )
             batch = [
                 (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows

@@ -21,8 +21,10 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Integer,
+    Select,
     String,
     Text,
     and_,
@@ -49,6 +51,7 @@ from common.store.fixed_statement import FixedStatement
 from common.store.master.attempts import place_in_queue, queue_entries
 from common.store.master.beginnings import NEXT_RUN, is_serial, new_process_instance
 from common.store.master.first_steps import loaded
+from common.store.master.lanes import Served
 from common.store.master.ledger import taken as entered_as_taken
 from common.store.master.plain_save import (
     NEW_ATTEMPTS,
@@ -66,6 +69,7 @@ from common.store.master.snapshots import DEFINITION_COLUMNS, definition_of
 from common.store.master.waiting import (
     DATES_WAIT,
     FIRST_OTHERS,
+    FIRST_STARTS,
     ROOMLESS_WAIT,
     VERSION,
     command_row,
@@ -86,42 +90,52 @@ _PLAIN_TYPES: Final = (
     CommandType.SCHEDULER,
 )
 
-_SEEN: Final = FIRST_OTHERS.cte("seen")
-_FOUND: Final = select(func.count()).select_from(_SEEN).scalar_subquery()
-_NUMBERED: Final = select(
-    _SEEN, func.row_number().over(partition_by=_SEEN.c.process_definition_id).label("nth")
-).subquery("numbered")
-_CAN_BE_PLAIN: Final = and_(
-    _NUMBERED.c.command_type.in_(_PLAIN_TYPES),
-    _NUMBERED.c.parent_task_instance_id == 0,
-    func.coalesce(
-        process_definition.c.execution_type, literal_column(f"{ExecutionType.PARALLEL:d}")
-    )
-    == ExecutionType.PARALLEL,
-)
 _DEFINITION: Final = "definition_"
-_LOOK: Final = FixedStatement(
-    select(
-        _NUMBERED,
-        case((_CAN_BE_PLAIN, NEXT_RUN)).label("run_id"),
-        # Both look at all that waits where there is nothing of the kind: only if it matters.
-        case((cast(bindparam("room_for_dates"), Integer) > _FOUND, DATES_WAIT)).label("dates_wait"),
-        case((cast(bindparam("wanted"), Integer) == _FOUND, ROOMLESS_WAIT)).label("roomless_wait"),
-        # Its texts may be long: they come once.
-        *(
-            case((_NUMBERED.c.nth == 1, each)).label(f"{_DEFINITION}{each.name}")
-            for each in DEFINITION_COLUMNS
-        ),
+
+
+def _looking(found: Select[Any], *besides: ColumnElement[Any]) -> FixedStatement:
+    """Return the statement that reads these commands with their definitions."""
+    seen = found.cte("seen")
+    number = select(func.count()).select_from(seen).scalar_subquery()
+    numbered = select(
+        seen, func.row_number().over(partition_by=seen.c.process_definition_id).label("nth")
+    ).subquery("numbered")
+    can_be_plain = and_(
+        numbered.c.command_type.in_(_PLAIN_TYPES),
+        numbered.c.parent_task_instance_id == 0,
+        func.coalesce(
+            process_definition.c.execution_type, literal_column(f"{ExecutionType.PARALLEL:d}")
+        )
+        == ExecutionType.PARALLEL,
     )
-    .join_from(
-        _NUMBERED,
-        process_definition,
-        process_definition.c.id == _NUMBERED.c.process_definition_id,
-        isouter=True,
+    return FixedStatement(
+        select(
+            numbered,
+            case((can_be_plain, NEXT_RUN)).label("run_id"),
+            case((cast(bindparam("room_for_dates"), Integer) > number, DATES_WAIT)).label(
+                "dates_wait"
+            ),
+            *besides,
+            # Its texts may be long: they come once.
+            *(
+                case((numbered.c.nth == 1, each)).label(f"{_DEFINITION}{each.name}")
+                for each in DEFINITION_COLUMNS
+            ),
+        )
+        .join_from(
+            numbered,
+            process_definition,
+            process_definition.c.id == numbered.c.process_definition_id,
+            isouter=True,
+        )
+        .order_by(numbered.c.place, numbered.c.lane),
+        prepared=True,
     )
-    .order_by(_NUMBERED.c.turn, _NUMBERED.c.process_instance_priority, _NUMBERED.c.id),
-    prepared=True,
-)
+
+
+# The usual case. It costs less than to read lanes, and no others wait if these are few.
+_FEW: Final = _looking(FIRST_OTHERS)
+_CROWD: Final = _looking(FIRST_STARTS, ROOMLESS_WAIT.label("roomless_wait"))
 
 _ASKED: Final = unnested("asked", id=Integer, version=Text, run=Integer)
 _LOCKED: Final = (
@@ -283,11 +297,6 @@ class Seen:
     run_id: int
     definition: DefinitionSnapshot | None
 
-    @property
-    def project(self) -> int:
-        """The project that the run is charged to; 0 if the definition does not exist."""
-        return (self.definition and self.definition.project_id) or 0
-
     def snapshot(self) -> Snapshot:
         """Return the planner's view of a command that can be plain."""
         return Snapshot(definition=self.definition)
@@ -302,20 +311,32 @@ class PlainBegin:
 
 
 def look(
-    db: Connection, *, limit: int, room: int, spare: int, param_limit_bytes: int
+    db: Connection,
+    *,
+    limit: int,
+    room: int,
+    spare: int,
+    param_limit_bytes: int,
+    served: Served,
+    full: Sequence[int] | None = None,
 ) -> list[Seen]:
-    """Return the commands that `lock_waiting` would lock; none if some can't be plain."""
+    """Return the commands that `lock_waiting` would lock; none if some can't be plain.
+
+    Commands of the projects that are `full` are passed over. None: projects have no shares.
+    """
     wanted = min(limit, room)
     if wanted <= 0:
         return []
     asked = {
         "param_limit": param_limit_bytes,
-        "page": wanted,
-        "wanted": wanted,
+        "starts": wanted,
         "room_for_dates": min(spare, limit),
+        "besides": [],
+        "full": list(full or ()),
+        **served.after(),
     }
-    rows = _LOOK.rows(db, asked)
-    if any(row.run_id is None or row.dates_wait or row.roomless_wait for row in rows):
+    rows = _looked(db, asked, served, has_share=full is not None)
+    if any(row.run_id is None or row.dates_wait for row in rows):
         return []
     definitions = {row.definition_id: _definition(row) for row in rows if row.nth == 1}
     return [
@@ -327,6 +348,18 @@ def look(
         )
         for row in rows
     ]
+
+
+def _looked(db: Connection, asked: dict[str, Any], served: Served, *, has_share: bool) -> list[Any]:
+    """Return the rows of the commands to take; none if others need no room."""
+    wanted = asked["starts"]
+    if not (served.is_crowded or has_share):
+        rows = _FEW.rows(db, asked)
+        if len(rows) < wanted:
+            return rows
+    rows = _CROWD.rows(db, asked)
+    served.is_crowded = len(rows) == wanted
+    return [] if any(row.roomless_wait for row in rows) else rows
 
 
 def is_plain(found: Command) -> bool:

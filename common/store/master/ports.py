@@ -55,8 +55,10 @@ class CommandStore(Protocol):
     ) -> Taken:
         """Take up to `limit` commands off the table and carry out the plan of each.
 
-        Order: priority, then `update_time`, then id. A minute of waiting makes up for a level of
-        priority, so nothing starves (trap T68).
+        Stops, pauses and take-overs come first, then the others round-robin by project
+        (`common.store.master.lanes`). The order within a project: priority, then `update_time`,
+        then id. A minute of waiting counts as much as a level of priority, so nothing starves
+        (trap T68).
 
         At most `room` commands that need room are taken. Sub processes, take-overs, PAUSE and STOP
         need none: a parent would wait for ever for a child that waits for room (trap T36d). Dates

@@ -6,8 +6,8 @@ by `common.store.master.commands` and `common.store.master.plain_take`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -16,9 +16,6 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
-    all_,
-    and_,
-    any_,
     bindparam,
     case,
     cast,
@@ -29,9 +26,9 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    text,
+    true,
+    union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from common.model.commands import RESTARTING_COMMANDS, CommandRow
 from common.model.slot_share import RoomShare, SlotShare
@@ -39,10 +36,9 @@ from common.model.states import FINISHED_TASK_STATES, LIVE_PROCESS_STATES, Proce
 from common.store.command_turns import ROOMLESS_COMMANDS, is_date
 from common.store.connect import EARLIEST, LATEST
 from common.store.fixed_statement import FixedStatement
-from common.store.master.unfilled import unfilled
-from common.store.project_slots import PROJECT_OF_COMMAND
+from common.store.master.lanes import BESIDES, IN_LANE, Served, first_of, waits
 from common.store.tables import (
-    TURN_OF_COMMAND,
+    CommandLane,
     command,
     process_instance,
     relation_process_instance,
@@ -53,6 +49,7 @@ from common.store.transaction import AnyRow
 _EARLIEST: Final = literal(EARLIEST)
 _LATEST: Final = literal(LATEST)
 _COLUMNS: Final = tuple(field.name for field in fields(CommandRow))
+_VALUES: Final = attrgetter(*_COLUMNS)
 
 
 def _fetchable(moment: Any) -> Any:
@@ -73,14 +70,6 @@ def _bad_time(*moments: Any) -> Any:
     ).label("bad_time")
 
 
-# A run that is recovered may, like a sub process, hold what those that took all room wait for.
-def _without_room(of: Any) -> ColumnElement[bool]:
-    return or_(of.c.command_type.in_(ROOMLESS_COMMANDS), of.c.parent_task_instance_id != 0)
-
-
-_NEEDS_NO_ROOM: Final = _without_room(command)
-# A date of a complement takes only room that nothing else does, so that no live run waits for it.
-_IS_DATE: Final = is_date(command)
 # The command for a child that was given up and has not ended yet: its owner is stopping it, or will
 # do so, seeing that nobody waits for it any more. Not even fetched meanwhile, so that such commands
 # never take the place of one that the child's end depends on, as the recovery of its lost master.
@@ -122,98 +111,113 @@ _HAS_NOT_TO_WAIT: Final = or_(
 )
 
 
-# Found by indexes that hold nothing else. In the order of turns, a planner without statistics, as
-# of a table that is empty whenever it is analyzed, would read all commands that wait for room to
-# find them: 20 ms of ten thousand, each time. Commands about runs are found apart from children, of
-# which hundreds of thousands may wait, because a stop may be for the run that starts them.
-_ROOMLESS_AT_ONCE: Final = 1_000
-_ABOUT_RUNS: Final = command.c.command_type.in_(ROOMLESS_COMMANDS)
-
-
-def _ids(which: ColumnElement[bool]) -> Any:
-    return func.array(
-        select(command.c.id)
-        .where(which, ~_IS_DATE, _HAS_NOT_TO_WAIT)
-        .order_by(command.c.id)
-        .limit(_ROOMLESS_AT_ONCE)
-        .scalar_subquery()
-    )
-
-
-_ROOMLESS: Final = func.array_cat(_ids(_ABOUT_RUNS), _ids(_NEEDS_NO_ROOM))
-
-
 _SIZE: Final = func.coalesce(func.octet_length(command.c.command_param), 0)
-# Not `NOT IN`, so that the statement is the same however many they are.
-_BESIDES: Final = command.c.id != all_(cast(bindparam("besides"), ARRAY(Integer)))
-# Read with the other commands, to spare a question that is nearly always answered with nothing.
-DATES_WAIT: Final = (
-    exists().select_from(command.alias("of_date")).where(text("of_date.complement_date_id <> 0"))
+_COMMAND: Final = (
+    command.c.id,
+    command.c.command_type,
+    command.c.process_definition_id,
+    # A text of megabytes is not even fetched: its size alone condemns it.
+    case((bindparam("param_limit") < _SIZE, None), else_=command.c.command_param).label(
+        "command_param"
+    ),
+    _SIZE.label("param_bytes"),
+    command.c.task_depend_type,
+    command.c.failure_strategy,
+    command.c.warning_type,
+    command.c.warning_group_id,
+    _fetchable(command.c.schedule_time),
+    _fetchable(command.c.start_time),
+    command.c.executor_id,
+    command.c.process_instance_priority,
+    command.c.worker_group_id,
+    command.c.parent_task_instance_id,
+    command.c.complement_date_id,
+    command.c.project_id,
+    _bad_time(command.c.schedule_time, command.c.start_time),
 )
+_ABOUT_RUNS: Final = command.c.command_type.in_(ROOMLESS_COMMANDS)
+_ZERO: Final = literal_column("0", Integer)
+_LIMIT: Final = cast(bindparam("limit"), Integer)
 
 
-def _first(
-    which: ColumnElement[bool],
-    *besides: ColumnElement[Any],
-    before: tuple[ColumnElement[Any], ...] = (),
-) -> Select[Any]:
-    """Select the first `page` of these, by `before` and their turns."""
-    return (
-        select(
-            command.c.id,
-            command.c.command_type,
-            command.c.process_definition_id,
-            # A text of megabytes is not even fetched: its size alone condemns it.
-            case((bindparam("param_limit") < _SIZE, None), else_=command.c.command_param).label(
-                "command_param"
-            ),
-            _SIZE.label("param_bytes"),
-            command.c.task_depend_type,
-            command.c.failure_strategy,
-            command.c.warning_type,
-            command.c.warning_group_id,
-            _fetchable(command.c.schedule_time),
-            _fetchable(command.c.start_time),
-            command.c.executor_id,
-            command.c.process_instance_priority,
-            command.c.worker_group_id,
-            command.c.parent_task_instance_id,
-            command.c.complement_date_id,
-            _bad_time(command.c.schedule_time, command.c.start_time),
-            *besides,
-        )
-        .where(which)
-        .where(_HAS_NOT_TO_WAIT)
-        .order_by(*before, text(TURN_OF_COMMAND), command.c.process_instance_priority, command.c.id)
-        .limit(bindparam("page"))
+def _place(of: Select[Any], kind: int) -> Select[Any]:
+    """Select the ids of these, with their places in a batch of several kinds."""
+    found = of.subquery(f"of_kind_{kind}")
+    number = literal_column(str(kind), Integer)
+    return select(found.c.id, found.c.place, number.label("kind"), found.c.lane)
+
+
+def _locked(chosen: Select[Any], *besides: ColumnElement[Any]) -> FixedStatement:
+    """Lock the chosen commands; a row without an `id` is locked by another transaction."""
+    found = chosen.cte("chosen")
+    row = (
+        select(*_COMMAND)
+        .where(command.c.id == found.c.id)
+        .with_for_update(skip_locked=True)
+        .correlate(found)
+        .lateral("taken")
+    )
+    return FixedStatement(
+        select(found.c.id.label("chosen_id"), *row.c, *besides)
+        .join_from(found, row, true(), isouter=True)
+        .order_by(found.c.place, found.c.kind, found.c.lane, found.c.id),
+        # To plan it takes longer than to execute it.
+        prepared=True,
     )
 
 
-def _locked(
-    which: ColumnElement[bool],
-    *besides: ColumnElement[Any],
-    before: tuple[ColumnElement[Any], ...] = (),
-) -> FixedStatement:
-    return FixedStatement(_first(which, *besides, before=before).with_for_update(skip_locked=True))
-
-
-_OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), DATES_WAIT.label("dates_wait"))
-_BEHIND: Final = _locked(
-    and_(command.c.id == any_(_ROOMLESS), _BESIDES), before=(case((_ABOUT_RUNS, 0), else_=1),)
+DATES_WAIT: Final = waits(CommandLane.DATE)
+_FIRST: Final = _place(
+    select(command.c.id, _ZERO.label("place"), _ZERO.label("lane"))
+    .where(_ABOUT_RUNS, BESIDES)
+    # By an index that holds nothing else.
+    .order_by(command.c.id)
+    .limit(_LIMIT),
+    0,
 )
-_DATES: Final = _locked(_IS_DATE)
-# The same with the project of each command, for a master in which a project could exceed its share.
-# The others leave full projects out, so `_BEHIND` finds their commands that need no room. They find
-# dates by an index, so nothing has to be read beforehand to know if any dates wait.
-_SHARED_OTHERS: Final = _locked(and_(~_IS_DATE, _BESIDES), PROJECT_OF_COMMAND)
-_UNFILLED_OTHERS: Final = _locked(command.c.id == any_(unfilled(dates=False)), PROJECT_OF_COMMAND)
-_UNFILLED_DATES: Final = _locked(command.c.id == any_(unfilled(dates=True)), PROJECT_OF_COMMAND)
+_CHILDREN: Final = _place(
+    first_of(
+        CommandLane.CHILD, command.c.id, page="limit", has_full=False, which=(_HAS_NOT_TO_WAIT,)
+    ),
+    1,
+)
+_STARTS: Final = _place(first_of(CommandLane.START, command.c.id, page="starts", has_full=True), 2)
+_ALL: Final = union_all(_FIRST, _CHILDREN, _STARTS).subquery("waiting")
+_OTHERS: Final = _locked(
+    select(*_ALL.c).order_by(_ALL.c.place, _ALL.c.kind, _ALL.c.lane, _ALL.c.id).limit(_LIMIT),
+    # Read with the others, to spare a query that nearly always finds nothing.
+    DATES_WAIT.label("dates_wait"),
+)
+_DATES: Final = _locked(
+    _place(first_of(CommandLane.DATE, command.c.id, page="starts", has_full=True), 0)
+)
 
-ROOMLESS_WAIT: Final = exists().where(_without_room(command.alias("roomless")))
+_ROOMLESS: Final = command.alias("roomless")
+ROOMLESS_WAIT: Final = exists().where(
+    or_(_ROOMLESS.c.command_type.in_(ROOMLESS_COMMANDS), _ROOMLESS.c.parent_task_instance_id != 0)
+)
 VERSION: Final = cast(literal_column(f"{command.name}.xmin"), Text).label("version")
 """The version of a command's row: another one after any change."""
-FIRST_OTHERS: Final = _first(~_IS_DATE, VERSION, literal_column(TURN_OF_COMMAND).label("turn"))
-"""The first `page` commands that are for no date of a complement, not locked, and their turns."""
+FIRST_STARTS: Final = first_of(CommandLane.START, *_COMMAND, VERSION, page="starts", has_full=True)
+"""The commands that `lock_waiting` locks if only starts wait, not locked."""
+FIRST_OTHERS: Final = (
+    select(
+        *_COMMAND,
+        VERSION,
+        func.row_number().over(order_by=IN_LANE).label("place"),
+        _ZERO.label("lane"),
+    )
+    .where(~is_date(command), _HAS_NOT_TO_WAIT)
+    .order_by(*IN_LANE)
+    .limit(cast(bindparam("starts"), Integer))
+)
+"""The first commands of any kind that are for no date of a complement, not locked.
+
+If there are fewer than `starts`, no others wait.
+"""
+
+_MOST_PAGES: Final = 10
+"""The number of times that a take reads on behind rows that it can't have."""
 
 
 def lock_waiting(
@@ -223,103 +227,75 @@ def lock_waiting(
     room: int,
     spare: int,
     param_limit_bytes: int,
+    served: Served,
     share: RoomShare | None = None,
 ) -> list[CommandRow]:
-    """Select the commands to handle now: all others in order, then dates of complements.
+    """Select the commands to handle now, and lock them.
 
-    No more rows are locked than there is room for: a full master that takes one of thousands
-    at a time would write to fifty for each. If the limit is not enough for all, commands about
-    runs go first, then children, then commands that need room.
+    Commands about runs come first, then children and starts, then dates of complements, each
+    round-robin by project. No more rows are locked than there is room for: a full master that
+    takes one of thousands at a time would write to fifty for each.
     """
-    asked = {"param_limit": param_limit_bytes}
-    rows: list[CommandRow] = []
-    others = _Pages(_OTHERS, _SHARED_OTHERS, _UNFILLED_OTHERS, share.live if share else None)
-    dates_may_wait = may_be_more = True
-    # Each of those found may need room: what the others leave of it is for those behind them.
-    while (
-        may_be_more and (wanted := min(limit - len(rows), room - sum(map(_needs_room, rows)))) > 0
-    ):
-        found, may_be_more = others.next(db, asked | {"page": wanted}, besides=rows)
-        rows += map(command_row, found)
-        dates_may_wait = share is not None or not found or found[-1].dates_wait
-    if may_be_more or others.has_left_out:
-        besides = [row.id for row in rows]
-        behind = _BEHIND.execute(db, asked | {"besides": besides, "page": limit})
-        rows = _within(limit, rows, [command_row(row) for row in behind])
+    batch = _Batch(db, param_limit_bytes=param_limit_bytes, served=served)
+    rows, dates_wait = batch.lock(
+        _OTHERS, limit=limit, room=room, share=None if share is None else share.live
+    )
     left = min(spare - sum(map(_needs_room, rows)), limit - len(rows))
-    dates = _Pages(_DATES, _UNFILLED_DATES, _UNFILLED_DATES, share.dates if share else None)
-    while dates_may_wait and left > 0:
-        found, may_be_more = dates.next(db, asked | {"page": left}, besides=rows)
-        rows += map(command_row, found)
-        left -= len(found)
-        dates_may_wait = share is not None and may_be_more
+    if dates_wait and left > 0:
+        dates, _ = batch.lock(
+            _DATES, limit=left, room=left, share=None if share is None else share.dates
+        )
+        rows += dates
     return rows
 
 
-class _Pages:
-    """The pages of commands that a take reads, as the share of the room allows."""
+class _Batch:
+    """The commands that one take locks, page by page."""
 
-    def __init__(
-        self,
-        plain: FixedStatement,
-        shared: FixedStatement,
-        unfilled: FixedStatement,
-        share: SlotShare | None,
-    ) -> None:
-        self._plain = plain
-        self._shared = shared
-        self._unfilled = unfilled
-        self._share = None if share is None else share.copy()
-        self._refused: list[int] = []
-        self.has_left_out = False
-        """True if commands of full projects were left out, including STOP and the like."""
+    def __init__(self, db: Connection, *, param_limit_bytes: int, served: Served) -> None:
+        self._db = db
+        self._param_limit = param_limit_bytes
+        self._served = served
 
-    def next(
-        self, db: Connection, asked: dict[str, Any], *, besides: Sequence[CommandRow]
-    ) -> tuple[Sequence[AnyRow], bool]:
-        """Lock the next page; return the commands to handle, and True if more may follow."""
-        share = self._share
-        values = asked | {"besides": [row.id for row in besides] + self._refused}
-        if share is None:
-            rows = self._plain.execute(db, values).all()
-            return rows, len(rows) == asked["page"]
-        full = share.full()
-        self.has_left_out = self.has_left_out or bool(full)
-        statement = self._unfilled if full else self._shared
-        rows = statement.execute(db, values | {"full": full}).all()
-        allowed = [not _needs_room(row) or share.take(row.charged_project) for row in rows]
-        taken = [row for row, is_allowed in zip(rows, allowed, strict=True) if is_allowed]
-        self._refused += [
-            row.id for row, is_allowed in zip(rows, allowed, strict=True) if not is_allowed
-        ]
-        # Commands may name a definition of another project than their run's. A page of these alone
-        # is the last one.
-        has_progress = bool(taken) or share.full() != full
-        return taken, has_progress and len(rows) == asked["page"]
+    def lock(
+        self, statement: FixedStatement, *, limit: int, room: int, share: SlotShare | None
+    ) -> tuple[list[CommandRow], bool]:
+        """Return the locked rows within the share, and False if no date waits."""
+        share = None if share is None else share.copy()
+        rows: list[CommandRow] = []
+        seen: list[int] = []
+        dates_wait = True
+        for _ in range(_MOST_PAGES):
+            left = limit - len(rows)
+            values = {
+                "param_limit": self._param_limit,
+                "limit": left,
+                "starts": max(0, min(left, room - sum(map(_needs_room, rows)))),
+                "besides": seen,
+                "full": [] if share is None else share.full(),
+                **self._served.after(),
+            }
+            found = statement.rows_within(self._db, values)
+            free = (command_row(row) for row in found if row.id is not None)
+            taken = [row for row in free if _is_within(share, row)]
+            self._served.note(taken)
+            rows += taken
+            seen += [row.chosen_id for row in found]
+            if statement is _OTHERS and found:
+                dates_wait = found[-1].dates_wait
+            if len(taken) == len(found):
+                break
+        return rows, dates_wait
+
+
+def _is_within(share: SlotShare | None, row: CommandRow) -> bool:
+    return share is None or not _needs_room(row) or share.take(row.project_id)
 
 
 def command_row(row: AnyRow) -> CommandRow:
     """Return the command's row, of one that is selected here."""
-    return CommandRow(**{name: getattr(row, name) for name in _COLUMNS})
+    return CommandRow(**dict(zip(_COLUMNS, _VALUES(row), strict=True)))
 
 
-def _within(
-    limit: int, first: Sequence[CommandRow], behind: Sequence[CommandRow]
-) -> list[CommandRow]:
-    """Return as many of these as the limit allows, in order.
-
-    Commands about runs go first, then children, then commands that need room.
-    """
-    rows = [*first, *behind]
-    chosen = {row.id for row in sorted(rows, key=_rank)[:limit]}
-    return [row for row in rows if row.id in chosen]
-
-
-def _rank(row: CommandRow) -> int:
-    if row.command_type in ROOMLESS_COMMANDS:
-        return 0
-    return 2 if _needs_room(row) else 1
-
-
-def _needs_room(row: CommandRow | AnyRow) -> bool:
+def _needs_room(row: CommandRow) -> bool:
     return row.command_type not in ROOMLESS_COMMANDS and row.parent_task_instance_id == 0

@@ -34,7 +34,7 @@ from common.store.people.load import alive, project_names, shares_in_force
 from common.store.people.locks import lock_waits
 from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
-from common.store.project_slots import PROJECT_OF_COMMAND, project_of_run
+from common.store.project_slots import project_of_run
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
     command,
@@ -381,7 +381,10 @@ def _commands(
     """
     other = command.alias("other")
     ahead = (
-        select(func.count()).select_from(other).where(turn(other) < turn(command)).scalar_subquery()
+        select(func.count())
+        .select_from(other)
+        .where(other.c.project_id == command.c.project_id, turn(other) < turn(command))
+        .scalar_subquery()
     )
     rows = db.execute(
         select(
@@ -394,7 +397,7 @@ def _commands(
             command.c.start_time,
             command.c.process_instance_id,
             command.c.parent_task_instance_id,
-            PROJECT_OF_COMMAND,
+            command.c.project_id.label("charged_project"),
             ahead.label("ahead"),
             seen_projects(principal, process_definition.c.project_id).label("is_seen"),
         )

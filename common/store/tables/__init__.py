@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from common.store.tables.commands import ASKED_RECOVERY as ASKED_RECOVERY
     from common.store.tables.commands import OWN_RECOVERY as OWN_RECOVERY
     from common.store.tables.commands import TURN_OF_COMMAND as TURN_OF_COMMAND
-    from common.store.tables.commands import WAITED_DEFINITION as WAITED_DEFINITION
     from common.store.tables.commands import WITHOUT_EFFECT as WITHOUT_EFFECT
+    from common.store.tables.commands import CommandLane as CommandLane
     from common.store.tables.commands import command as command
     from common.store.tables.commands import command_ledger as command_ledger
     from common.store.tables.commands import error_command as error_command
     from common.store.tables.commands import turn_of_command as turn_of_command
-    from common.store.tables.commands import waited_definition as waited_definition
     from common.store.tables.complements import complement as complement
     from common.store.tables.complements import complement_date as complement_date
     from common.store.tables.datasets import dataset as dataset
@@ -105,9 +104,8 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "commands": (
         "command",
         "turn_of_command",
-        "waited_definition",
         "TURN_OF_COMMAND",
-        "WAITED_DEFINITION",
+        "CommandLane",
         "OWN_RECOVERY",
         "ASKED_RECOVERY",
         "error_command",

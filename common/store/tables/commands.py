@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 from sqlalchemy import Column, Index, String, Table, Text, text
@@ -44,11 +45,13 @@ command: Final = Table(
     number("process_instance_id", 0),
     number("parent_task_instance_id", 0),
     number("complement_date_id", 0),
+    # A trigger sets it and ignores the value of the INSERT. 0: unknown.
+    number("project_id", 0),
     info=seen_by_reader(
         "id command_type process_definition_id task_depend_type failure_strategy warning_type "
         "warning_group_id schedule_time start_time executor_id update_time "
         "process_instance_priority worker_group_id process_instance_id "
-        "parent_task_instance_id complement_date_id",
+        "parent_task_instance_id complement_date_id project_id",
     ),
 )
 
@@ -76,37 +79,57 @@ Index(
 )
 
 
-def waited_definition(table: str = "") -> str:
-    """Return the definition that a command waits for in SQL; 0 for a row without one."""
-    of = f"{table}." if table else ""
-    return f"COALESCE({of}process_definition_id, 0)"
-
-
-WAITED_DEFINITION: Final = waited_definition()
-# By definition, for masters in which a project holds its share of the room.
+# Used by masters from before revision 0037.
 Index(
     "t_ds_command_definition_idx",
-    text(f"({WAITED_DEFINITION})"),
+    text("(COALESCE(process_definition_id, 0))"),
     text(f"({TURN_OF_COMMAND})"),
     command.c.process_instance_priority,
     command.c.id,
     postgresql_where=text("parent_task_instance_id = 0"),
 )
 # The commands that a master takes without room for another run.
-_NEED_NO_ROOM: Final = (CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS)
+_ABOUT_RUNS: Final = listed((CommandType.RECOVER_TOLERANCE_FAULT_PROCESS, *INTENT_COMMANDS))
 Index(
     "t_ds_command_roomless_idx",
     command.c.id,
-    postgresql_where=text(
-        f"command_type IN ({listed(_NEED_NO_ROOM)}) OR parent_task_instance_id <> 0"
-    ),
+    postgresql_where=text(f"command_type IN ({_ABOUT_RUNS}) OR parent_task_instance_id <> 0"),
 )
 # The first of these, which hundreds of thousands of children may be ahead of.
 Index(
     "t_ds_command_about_runs_idx",
     command.c.id,
-    postgresql_where=text(f"command_type IN ({listed(_NEED_NO_ROOM)})"),
+    postgresql_where=text(f"command_type IN ({_ABOUT_RUNS})"),
 )
+
+
+class CommandLane(Enum):
+    """A kind of commands that masters take round-robin by project.
+
+    Stops, pauses and recoveries of lost masters are outside of the lanes.
+    """
+
+    START = "parent_task_instance_id = 0 AND {of}complement_date_id = 0"
+    CHILD = "parent_task_instance_id <> 0"
+    DATE = "parent_task_instance_id = 0 AND {of}complement_date_id <> 0"
+
+    def condition(self, table: str) -> str:
+        """Return the condition of this lane in SQL, for columns of this table or alias."""
+        of = f"{table}."
+        kind = f"COALESCE({of}command_type, -1) NOT IN ({_ABOUT_RUNS})"
+        return f"{of}{self.value.format(of=of)} AND {kind}"
+
+
+# No other index of the table starts with the project, so even a plan for an empty table uses these.
+for _lane in CommandLane:
+    Index(
+        f"t_ds_command_{_lane.name.lower()}_lane_idx",
+        command.c.project_id,
+        text(f"({TURN_OF_COMMAND})"),
+        command.c.process_instance_priority,
+        command.c.id,
+        postgresql_where=text(_lane.condition("t_ds_command").replace("t_ds_command.", "")),
+    )
 # Of two recoveries of an instance that people ask for, the second is refused. What masters ask of
 # themselves (types 2 and 11) is apart from that: two that see the same dead master insert one
 # recovery, not two, and a person's recovery of a run that goes on does not hold up its failover.
