@@ -7,7 +7,9 @@ are also masked.
 A needle with a byte that is rare in logs is found by that byte: `bytes.find` skips to a single byte
 at the speed of memory, and one pass serves all needles with the same byte. Any other needle is
 searched for as a whole. An attacker could make a rare byte frequent in a log; the search then stops
-using that byte for the log.
+using that byte for the log. A log may also consist of a secret alone, such as one letter in a row.
+After many matches in one block, everything from the next match of a needle to its last one is a
+single place.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _RARE: Final = 0.002
 _MOST_PLACES: Final = 0.004
 """The share of a block above which a byte is no longer used."""
 _FEWEST_PLACES: Final = 50
+_MOST_MATCHES: Final = 20_000
+"""The limit for all needles in one block."""
 _EDGE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _MOST_PADDING: Final = 2
 _LINE_ENDS: Final = b"\r\n"
@@ -90,12 +94,13 @@ class SecretSearch:
             if not self._find_by(byte, block, found):
                 for needles in self._by_byte.pop(byte).values():
                     self._give_up(needles)
+        matches = _Matches(_MOST_MATCHES)
         for needle in self._whole:
-            found.update((at, at + len(needle)) for at in _places(block, needle))
+            found.update(matches.runs(block, needle))
         if self._whole_encoded:
             ends = _LineEnds(block)
             for needle in self._whole_encoded:
-                found.update(_edged(block, each) for each in ends.spans(needle))
+                found.update(_edged(block, each) for each in ends.spans(needle, matches))
         return _merged(found)
 
     def _add(self, byte: int, needle: _Needle) -> None:
@@ -118,10 +123,11 @@ class SecretSearch:
         last = len(block) - 1
         at = block.find(mark)
         while 0 <= at < last:
-            for needle in by_next.get(block[at + 1], ()):
+            candidates = by_next.get(block[at + 1], ())
+            for needle in candidates:
                 found.update(_at(block, at, needle))
-            left -= 1
-            if not left:
+            left -= max(1, len(candidates))
+            if left <= 0:
                 return False
             at = block.find(mark, at + 1)
         return True
@@ -142,11 +148,12 @@ class _LineEnds:
         self._block = block
         self._keys: list[int] | None = None
 
-    def spans(self, needle: bytes) -> Iterator[Span]:
+    def spans(self, needle: bytes, matches: _Matches) -> Iterator[Span]:
         """Yield the places of an encoded needle in the block."""
-        for at in _places(self._joined, needle):
-            begin, last = self._place(at), self._place(at + len(needle) - 1)
-            if last + 1 - begin <= len(needle) + _breaks(needle):
+        for at, end in matches.each(self._joined, needle):
+            begin, last = self._place(at), self._place(end - 1)
+            # The text between two matches that are one place may have any number of line ends.
+            if last + 1 - begin <= len(needle) + _breaks(needle) or end - at > len(needle):
                 yield begin, last + 1
 
     def _place(self, at: int) -> int:
@@ -156,11 +163,42 @@ class _LineEnds:
         return at + bisect_right(self._keys, at)
 
 
-def _places(text: bytes, needle: bytes) -> Iterator[int]:
-    at = text.find(needle)
-    while at >= 0:
-        yield at
-        at = text.find(needle, at + 1)
+class _Matches:
+    """The matches of whole needles in one block. Only a limited number is looked at."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def each(self, text: bytes, needle: bytes) -> Iterator[Span]:
+        """Yield the matches of a needle in their order. The last one may contain several."""
+        at = text.find(needle)
+        while at >= 0:
+            if self._is_over():
+                yield at, text.rindex(needle) + len(needle)
+                return
+            yield at, at + len(needle)
+            at = text.find(needle, at + 1)
+
+    def runs(self, text: bytes, needle: bytes) -> Iterator[Span]:
+        """Yield the matches of a needle in their order, those that overlap as one."""
+        size = len(needle)
+        begin = text.find(needle)
+        while begin >= 0:
+            last = begin
+            while not (is_over := self._is_over()):
+                # Of the matches that overlap this one, the last: it may be one letter in a row.
+                overlapping = text.rfind(needle, last + 1, last + 2 * size)
+                if overlapping < 0:
+                    break
+                last = overlapping
+            if is_over:
+                last = text.rindex(needle)
+            yield begin, last + size
+            begin = text.find(needle, last + 1)
+
+    def _is_over(self) -> bool:
+        self._left -= 1
+        return self._left < 0
 
 
 def _breaks(needle: bytes) -> int:
@@ -184,7 +222,8 @@ def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
         return
     more = _breaks(text)
     low = max(0, begin - more)
-    for first, end in _LineEnds(block[low : begin + len(text) + more]).spans(text):
+    around = _LineEnds(block[low : begin + len(text) + more])
+    for first, end in around.spans(text, _Matches(_MOST_MATCHES)):
         yield _edged(block, (low + first, low + end))
 
 

@@ -6,16 +6,18 @@ import html
 import os
 import random
 import shlex
+import tracemalloc
 from base64 import b64encode, encodebytes, urlsafe_b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 
 from common.masking import encodings, quotations
-from worker import log_masking
+from worker import log_masking, secret_search
 from worker.log_masking import LogMask
-from worker.secret_search import SecretSearch
+from worker.secret_search import SecretSearch, Span
 
 SECRETS = ("hunter2-p@ss", 'it\'s a "secret" & more', "correct horse battery", "pä$$wörd+/=9")
 
@@ -89,9 +91,9 @@ def test_a_secret_in_base_64_is_masked_whatever_the_sizes_of_reading(
         )
 
 
-def test_the_search_finds_what_a_plain_search_finds() -> None:
+@pytest.mark.parametrize("letters", [b"abAB12@Q\n", b"ab\n"])
+def test_the_search_finds_what_a_plain_search_finds(letters: bytes) -> None:
     draw = random.Random(3)
-    letters = b"abAB12@Q\n"
     for _ in range(300):
         needles = {bytes(draw.choices(letters[:-1], k=draw.randrange(4, 9))) for _ in range(6)}
         block = bytes(draw.choices(letters, k=400)) + b"".join(needles)
@@ -115,3 +117,45 @@ def test_a_log_full_of_a_rare_byte_is_searched_for_whole_secrets(tmp_path: Path)
     assert secret.encode() not in found
     assert found.endswith(b"@" + b"*" * 16)
     assert found.count(b"@") == 300_000
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_x92_a_log_that_consists_of_a_secret_takes_little_memory(encoded: bool) -> None:
+    """Each of these needles matches at nearly every byte, which gave 60 million places."""
+    needles = [b"a" * size for size in range(4, 404)]
+    search = SecretSearch(*((), needles) if encoded else (needles,))
+    block = b"a" * 150_000
+    tracemalloc.start()
+    try:
+        found = search.spans(block)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [(0, len(block))]
+    assert most < 20_000_000
+
+
+def test_x92_a_rare_byte_of_many_secrets_is_given_up_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    def look(block: bytes, at: int, needle: secret_search._Needle) -> Iterator[Span]:
+        looks.append(at)
+        return find(block, at, needle)
+
+    find = secret_search._at
+    monkeypatch.setattr(secret_search, "_at", look)
+    block = b"Zq00 " * 10_000 + b"Zq007"
+    search = SecretSearch(b"Zq%03d" % number for number in range(400))
+    assert search.spans(block) == [(len(block) - 5, len(block))]
+    assert len(looks) < 2_000
+
+
+def test_after_many_matches_the_rest_up_to_the_last_one_is_one_place() -> None:
+    search = SecretSearch([b"root"])
+    block = b"root;" * 30_000 + b"the end"
+    found = search.spans(block)
+    assert found[:2] == [(0, 4), (5, 9)]
+    assert len(found) < 30_000
+    assert found[-1][1] == block.rindex(b"root") + 4
