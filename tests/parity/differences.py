@@ -35,7 +35,6 @@ STREAMS: Final = "what a streaming query prints is in the log of its server"
 STREAM_PATHS: Final = (
     "a streaming query resolves a relative path in the server's directory, and prints to its log"
 )
-SAMPLES: Final = "Spark Connect plans a sample in another way, which selects other rows"
 COLUMNS: Final = "Spark Connect resolves columns by the plan of their frame, not by their id"
 LINKED: Final = "a module of `pyFiles` is linked into the attempt's directory"
 
@@ -43,7 +42,6 @@ DIFFERENCES: Final[Mapping[str, Difference]] = {
     "accumulators/counts": Difference(Kind.REFUSED, DRIVER),
     "accumulators/in_udf": Difference(Kind.REFUSED, DRIVER),
     "accumulators/own_type": Difference(Kind.REFUSED, DRIVER),
-    "aggregates/sampling_with_seed": Difference(Kind.OTHER_ROWS, SAMPLES),
     "aggregates/word_count": Difference(Kind.FAILS, PATHS),
     "broadcast/destroyed": Difference(Kind.REFUSED, DRIVER),
     "broadcast/in_udf": Difference(Kind.REFUSED, DRIVER),
