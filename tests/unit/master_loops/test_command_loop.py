@@ -436,7 +436,7 @@ def test_one_project_cannot_take_all_room_while_another_exists(place: Place) -> 
     projects.put(1, 13)
     assert projects.taken() == [1] * 8
     projects.put(2, 1)
-    assert projects.taken() == [1, 2, *([1] * 6)]
+    assert projects.taken() == [*([1] * 8), 2]
 
 
 def test_a_run_is_taken_though_many_of_another_project_are_ahead_of_it(place: Place) -> None:
