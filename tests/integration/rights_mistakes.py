@@ -175,7 +175,7 @@ _REPEATED: Final = {
     "the statement that reads it leaves out what the caller does not see": (
         *("operations/projects:project_detail", "operations/projects:project_page"),
         *("operations/simulating:_views", "operations/tokens:create_token"),
-        *("operations/streams:submit_stream 2", "operations/topology_submission:_check_project"),
+        *("operations/streams:submit_stream", "operations/topology_submission:_check_project"),
     ),
     "the command line alone calls it, for the owner of the database": (
         *("operations/instances:dag_of", "operations/instances:snapshot_of"),
