@@ -34,7 +34,7 @@ from common.log_files import open_below
 
 _MOST_MEMORY_BYTES: Final = 2 * 1024**3
 _MORE_FILES: Final = 64
-"""The files that the library may open besides those of the dataset, such as time zones."""
+"""The files that the library may open in addition to the dataset's, such as time zones."""
 _FIRST_VICTIM: Final = "1000"
 _LIBRARIES: Final = (
     Path(os.__file__).parent,
@@ -56,7 +56,7 @@ def open_file(root: Path, name: str) -> int:
 
 
 def _rows(files: Sequence[int], columns: Sequence[str], limit: int) -> dict[str, Any]:
-    # Spark writes times in an old form, whose nanoseconds would end with the year 2262.
+    # Spark writes times in an old form. Its nanoseconds would end with the year 2262.
     form = dataset.ParquetFileFormat(read_options={"coerce_int96_timestamp_unit": "us"})
     fragments = [
         form.make_fragment(pa.PythonFile(os.fdopen(file, "rb"), mode="r")) for file in files

@@ -67,7 +67,7 @@ def processes_at(port: int) -> list[int]:
 
 def _account(uid: int | None) -> str:
     if uid is None:
-        return "of a program that has ended"
+        return "unknown"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from common.model.commands import CommandRow, CommandType
 from common.store.master.lanes import Served, lane_of
 from common.store.tables import CommandLane
-from tests.builders import NOON
 from tests.memory.rows import CommandRecord
 from tests.memory.waiting import in_turns
-
-
-def a_row(**columns: Any) -> CommandRow:
-    row = CommandRow(
-        id=1,
-        command_type=CommandType.START_PROCESS,
-        process_definition_id=1,
-        command_param=None,
-        param_bytes=0,
-        task_depend_type=2,
-        failure_strategy=1,
-        warning_type=0,
-        warning_group_id=0,
-        schedule_time=None,
-        start_time=NOON,
-        executor_id=1,
-        process_instance_priority=2,
-        worker_group_id=-1,
-    )
-    return replace(row, **columns)
+from tests.unit.commands.planning import a_row
 
 
 @pytest.mark.parametrize(
