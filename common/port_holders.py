@@ -1,4 +1,4 @@
-"""The process that listens at a port of this computer, for errors that an operator has to resolve.
+"""The process that has a port of this computer, for errors that an operator has to resolve.
 
 Only root can see which process of another account has a socket. Others see the account.
 """
@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from common.ports import Listener, listener_of, listeners_at
+from common.port_sockets import sockets_at
+from common.ports import Listener, listener_of
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 _PIDFD_OPEN: Final = 434
 _PIDFD_GETFD: Final = 438
 _PIDFD_THREAD: Final = os.O_EXCL
-_KCMP: Final = 312 if platform.machine() == "x86_64" else 272
+_IS_X86: Final = platform.machine() == "x86_64"
+_KCMP: Final = 312 if _IS_X86 else 272
+_ACCEPT: Final = frozenset(("43", "288") if _IS_X86 else ("202", "242"))
 _KCMP_FILES: Final = 2
 _SO_NETNS_COOKIE: Final = 71
 _ACCOUNT: Final = re.compile(r"^Uid:\s*([0-9]+)", re.MULTILINE)
 _HELD: Final = re.compile(r"^(scm_fds|UserFiles):\s*[1-9]", re.MULTILINE)
 """In the kernel's description of a socket and of an io_uring: it holds descriptors."""
+_MAPPED: Final = re.compile(r"socket:\[([0-9]+)\]$", re.MULTILINE)
 _TASK: Final = re.compile(rb"ORCAFLOW_TASK_INSTANCE_ID=([0-9]{1,18})")
 
 
@@ -38,10 +42,10 @@ def holder(port: int) -> str:
 
     Returns "" if no program is found.
     """
-    found = listener_of(port)
+    found = listener_of(port) or next(iter(sockets_at(port)), None)
     pid = (None if found is None else _process(found)) or min(_bound_to(port), default=None)
     if pid is None:
-        return "" if found is None else f" (a program of account {_account(found.uid)})"
+        return "" if found is None else f" ({_hidden(found.uid)})"
     # A process can change its environment, so the run is only a hint.
     task = _task(pid)
     of_run = "" if task is None else f", by its environment of task run {task}"
@@ -51,18 +55,40 @@ def holder(port: int) -> str:
 def processes_at(port: int) -> list[int]:
     """Return the pids of the programs that keep a port and that this account may see.
 
-    Most of them listen there. A socket that is bound and does not listen keeps its port too. A
-    socket in the buffer of another socket does not appear in any process: then these are all
-    processes of its account with such buffers, or of all accounts if it does not listen.
+    Most of them listen there. A socket that is bound and does not listen keeps its port too. If no
+    process has a descriptor of the socket, these are the processes of its account that keep
+    sockets in other ways. Kernels before 6.8 do not show the account of a socket that is only
+    bound; then these are processes of all accounts.
     """
-    listeners = listeners_at(port)
-    found = {_process(listener) for listener in listeners}
+    sockets = sockets_at(port)
+    found = {_process(each) for each in sockets}
     holders = {pid for pid in found if pid is not None}
-    if not listeners or None in found:
+    if not sockets or None in found:
         holders |= _bound_to(port)
-    if not listeners and os.geteuid() != 0:
+    if not sockets and os.geteuid() != 0:
         return sorted(holders)  # The socket may belong to a process that only root sees.
-    return sorted(holders or _with_held_descriptors({each.uid for each in listeners}))
+    return sorted(holders or _without_descriptors(sockets))
+
+
+def hidden_accounts(port: int) -> set[int]:
+    """Return the accounts of sockets that have a port and are shown by no process.
+
+    A system call that blocks keeps its socket while another thread closes the descriptor. Empty if
+    a process shows a socket at the port, or if this account may not see all processes.
+    """
+    if os.geteuid() != 0 or _bound_to(port):
+        return set()
+    return {each.uid for each in sockets_at(port) if _process(each) is None}
+
+
+def _hidden(uid: int) -> str:
+    account = _account(uid)
+    if os.geteuid() != 0:
+        return f"a program of account {account}"
+    return (
+        f"a program of account {account} that hides its socket: end the programs of {account}, one"
+        " by one"
+    )
 
 
 def _account(uid: int | None) -> str:
@@ -93,21 +119,52 @@ def _bound_to(port: int) -> set[int]:
     }
 
 
-def _with_held_descriptors(uids: Collection[int]) -> set[int]:
-    """Return processes with descriptors in the buffers of their sockets and in their rings.
-
-    `uids` are the accounts; empty for all. Neither the process nor the kernel's tables show such
-    descriptors.
-    """
+def _without_descriptors(sockets: Collection[Listener]) -> set[int]:
+    """Return the processes that may keep these sockets without a descriptor; empty for any."""
+    uids = {each.uid for each in sockets}
+    inodes = {each.inode for each in sockets}
     return {
         pid
         for pid in _pids()
-        if not uids or _uid(pid) in uids
+        if (not uids or _uid(pid) in uids)
+        and (_maps(pid, inodes) or _accepts_without_descriptor(pid) or _holds_descriptors(pid))
+    }
+
+
+def _maps(pid: int, inodes: Collection[int]) -> bool:
+    """Return whether a socket is mapped into the memory of a process."""
+    mapped = {int(inode) for inode in _MAPPED.findall(_text(f"/proc/{pid}/maps"))}
+    return bool(mapped.intersection(inodes) if inodes else mapped)
+
+
+def _accepts_without_descriptor(pid: int) -> bool:
+    """Return whether a thread waits for a connection to a socket with a closed descriptor."""
+    for thread in _names(f"/proc/{pid}/task"):
+        call = _text(f"/proc/{thread}/syscall").split()
+        if len(call) > 1 and call[0] in _ACCEPT:
+            try:
+                # Another file may have got the number.
+                target = os.readlink(f"/proc/{thread}/fd/{int(call[1], 16)}")  # noqa: PTH115
+            except FileNotFoundError:
+                return True
+            except OSError:
+                continue
+            if not target.startswith("socket:"):
+                return True
+    return False
+
+
+def _holds_descriptors(pid: int) -> bool:
+    """Return whether a process has descriptors in the buffers of its sockets or in its rings.
+
+    Neither the process nor the kernel's tables show such descriptors.
+    """
+    return any(
+        target.startswith(("socket:", "anon_inode:[io_uring]"))
+        and _HELD.search(_text(f"/proc/{thread}/fdinfo/{descriptor}")) is not None
         for thread in _with_own_descriptors(pid)
         for descriptor, target in _descriptors(thread)
-        if target.startswith(("socket:", "anon_inode:[io_uring]"))
-        and _HELD.search(_text(f"/proc/{thread}/fdinfo/{descriptor}"))
-    }
+    )
 
 
 def _pids() -> list[int]:

@@ -15,9 +15,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from common.config import Config
+if TYPE_CHECKING:
+    from common.config import Config
 
 _CODE: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _EMBEDDED: Final = {"postgres": "the embedded PostgreSQL", "zookeeper": "the embedded ZooKeeper"}
@@ -33,7 +34,10 @@ class AccountRules:
 
     def unfit(self, entry: pwd.struct_passwd) -> str | None:
         """Return the reason why tasks must not run as this account; None if they may."""
-        uid = entry.pw_uid
+        return self.unfit_uid(entry.pw_uid)
+
+    def unfit_uid(self, uid: int) -> str | None:
+        """Return the reason why tasks must not have this uid; None if they may."""
         if uid == 0:
             return "uid 0 is root"
         if uid < self.minimum_uid:

@@ -16,16 +16,18 @@ import pytest
 
 from common.config import Config, DatabaseConfig
 from common.model.states import TaskState
-from common.port_freeing import free_of_tasks, make_room
+from common.port_freeing import Freed, free_of_tasks, make_room
 from common.port_holders import holder
 from common.ports import free_port, is_port_free
 from operations.freed_ports import made_room
 from tests.house.tree import ROOT
 from tests.integration.worker_host import PATIENCE_SECONDS, Host, Signpost
 from worker.processes.attempt_processes import MARKER
+from worker.processes.marks import mark_of
 from worker.processes.records import Record, Records
 
 SERVER = "the api-server"
+ATTEMPT_7 = Freed(task_ids=(7,))
 _LISTENER = """
 import os, socket, sys
 account, port, told = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -76,21 +78,65 @@ files = (ctypes.c_int * 1)(kept.fileno())
 assert ring >= 0 and libc.syscall(427, ring, 2, files, 1) == 0
 kept.close()
 """,
+    "mapped": """
+kept.listen()
+map_and_close()
+""",
+    "bound and mapped": "map_and_close()",
+    "in a call": """
+kept.listen()
+block(kept.accept)
+os.close(kept.fileno())
+""",
     "bound": "",
     "connected": """
 server = socket.create_server(("127.0.0.1", 0))
 kept.connect(server.getsockname())
 """,
 }
+_IN_POLL = """
+kept.listen()
+poll = select.poll()
+poll.register(kept, select.POLLIN)
+block(poll.poll)
+kept.close()
+"""
 _HOLDER = """
-import ctypes, socket, sys, threading
+import ctypes, os, platform, resource, select, socket, sys, threading
+port, report, way, account, mark = sys.argv[1:]
+libc = ctypes.CDLL(None)
+report = open(report, "w")
+if int(mark):
+    resource.setrlimit(10, (int(mark), int(mark)))
+if int(account) != os.geteuid():
+    os.setgroups([])
+    os.setresuid(int(account), int(account), int(account))
+    libc.prctl(4, 1)
 kept = socket.socket()
-kept.bind(("127.0.0.1", int(sys.argv[1])))
-exec(sys.argv[3])
-with open(sys.argv[2], "w") as told:
-    told.write("listens\\n")
+kept.bind(("127.0.0.1", int(port)))
+
+def block(call):
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    lock = "202" if platform.machine() == "x86_64" else "98"
+    calls = lambda: open(f"/proc/self/task/{thread.native_id}/syscall").read().split()[0]
+    while calls() in ("running", lock):
+        os.sched_yield()
+
+def map_and_close():
+    libc.mmap.restype = ctypes.c_void_p
+    size, protection, shared = ctypes.c_size_t(4096), 1, 1
+    place = libc.mmap(None, size, protection, shared, kept.fileno(), ctypes.c_long(0))
+    assert place != ctypes.c_void_p(-1).value
+    kept.close()
+
+exec(way)
+with report:
+    report.write("listens\\n")
 sys.stdin.read()
 """
+_TENANT = 61_234
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")
 
 
 @pytest.fixture
@@ -125,10 +171,35 @@ def a_listener(
         process.wait()
 
 
-def a_home(tmp_path: Path) -> tuple[Path, Records]:
+@contextmanager
+def a_holder(
+    way: str,
+    port: int,
+    signpost: Signpost,
+    *,
+    execute_path: Path | None,
+    account: int | None = None,
+    mark: int = 0,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Bind a socket to a port and keep it in this way."""
+    uid = str(os.geteuid() if account is None else account)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(port), str(signpost.path), way, uid, str(mark)],
+        stdin=subprocess.PIPE,
+        env={} if execute_path is None else {**os.environ, MARKER: str(execute_path)},
+    )
+    with process:
+        assert signpost.wait() == "listens"
+        assert not is_port_free(port)
+        yield process
+
+
+def a_home(tmp_path: Path, *, account: int | None = None) -> tuple[Path, Records]:
     """The home of a worker with a record of attempt 7, whose directory is `attempt`."""
     directory = tmp_path / "attempt"
     directory.mkdir()
+    if account is not None:
+        os.chown(directory, account, account)
     records = Records(tmp_path / "home" / "tasks" / "records" / "1234")
     record = Record(
         task_instance_id=7,
@@ -146,7 +217,7 @@ def test_x80_a_task_run_that_holds_the_port_of_a_daemon_is_ended_at_its_start(
     home, records = a_home(tmp_path)
     port = free_port()
     with a_listener(port, signpost, execute_path=tmp_path / "attempt") as process:
-        assert free_of_tasks(port, home=home, server=SERVER) == 7
+        assert free_of_tasks(port, home=home, server=SERVER) == ATTEMPT_7
         assert process.wait() == -signal.SIGKILL
     assert is_port_free(port)
     assert records.ended_for(7) == f"held the port {port} of {SERVER}"
@@ -179,7 +250,7 @@ def test_x87_a_task_run_at_the_port_of_the_gateway_is_ended_and_noted(
     config = Config(home=home, database=DatabaseConfig(url="postgresql://nobody@127.0.0.1:1/none"))
     with a_listener(port, signpost, execute_path=tmp_path / "attempt") as process:
         done = made_room(config, "127.0.0.1", port, server="the gateway")
-        assert done == f"task run 7 held the port {port} of the gateway and was ended"
+        assert done == f"ended to free the port {port} of the gateway: task run 7"
         assert process.wait() == -signal.SIGKILL
     assert records.ended_for(7) == f"held the port {port} of the gateway"
     assert made_room(config, "127.0.0.1", port, server="the gateway") is None
@@ -196,7 +267,7 @@ def test_x87_a_task_run_that_listens_at_another_address_than_the_loopback_is_end
         assert is_port_free(port)
         assert make_room("127.0.0.1", port, home=home, server=SERVER) is None
         assert process.poll() is None
-        assert make_room("0.0.0.0", port, home=home, server=SERVER) == 7
+        assert make_room("0.0.0.0", port, home=home, server=SERVER) == ATTEMPT_7
         assert process.wait() == -signal.SIGKILL
 
 
@@ -208,18 +279,59 @@ def test_x90_a_task_run_that_hides_its_socket_is_ended(
         pytest.skip("the kernel has io_uring switched off")
     home, records = a_home(tmp_path)
     port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(port), str(signpost.path), _HIDDEN[way]],
-        stdin=subprocess.PIPE,
-        env={**os.environ, MARKER: str(tmp_path / "attempt")},
-    )
-    with process:
-        assert signpost.wait() == "listens"
-        assert not is_port_free(port)
-        assert free_of_tasks(port, home=home, server=SERVER) == 7
+    attempt = tmp_path / "attempt"
+    with a_holder(_HIDDEN[way], port, signpost, execute_path=attempt) as process:
+        assert free_of_tasks(port, home=home, server=SERVER) == ATTEMPT_7
         assert process.wait() == -signal.SIGKILL
     assert is_port_free(port)
     assert records.ended_for(7) == f"held the port {port} of {SERVER}"
+
+
+@only_root
+def test_x93_a_task_run_whose_account_hides_a_socket_in_a_call_is_ended(
+    tmp_path: Path, signpost: Signpost
+) -> None:
+    home, records = a_home(tmp_path, account=_TENANT)
+    port = free_port()
+    attempt = tmp_path / "attempt"
+    holding = a_holder(_IN_POLL, port, signpost, execute_path=attempt, account=_TENANT)
+    with holding as process:
+        assert free_of_tasks(port, home=home, server=SERVER) == ATTEMPT_7
+        assert process.wait() == -signal.SIGKILL
+    assert is_port_free(port)
+    reason = f"its account hid a socket at the port {port} of {SERVER}"
+    assert records.ended_for(7) == reason
+
+
+@only_root
+@pytest.mark.parametrize("way", ["kept.listen()", _IN_POLL], ids=["listens", "in poll"])
+def test_x93_a_process_that_an_ended_task_run_has_left_is_ended(
+    tmp_path: Path, signpost: Signpost, way: str
+) -> None:
+    home, records = a_home(tmp_path)
+    port = free_port()
+    mark = mark_of("/an/attempt/without/a/record")
+    holding = a_holder(way, port, signpost, execute_path=None, account=_TENANT, mark=mark)
+    with holding as process:
+        freed = free_of_tasks(port, home=home, server=SERVER)
+        assert freed == Freed(pids=(process.pid,))
+        assert process.wait() == -signal.SIGKILL
+    assert is_port_free(port)
+    assert records.ended_for(7) is None
+
+
+@only_root
+@pytest.mark.parametrize(("account", "mark"), [(_TENANT, 0), (0, mark_of("/an/attempt"))])
+def test_x93_a_program_of_no_task_and_one_of_root_are_not_ended(
+    tmp_path: Path, signpost: Signpost, account: int, mark: int
+) -> None:
+    home, _ = a_home(tmp_path)
+    port = free_port()
+    holding = a_holder(_IN_POLL, port, signpost, execute_path=None, account=account, mark=mark)
+    with holding as process:
+        assert free_of_tasks(port, home=home, server=SERVER) is None
+        assert process.poll() is None
+        assert "that hides its socket: end the programs of " in holder(port)
 
 
 def _has_rings() -> bool:
@@ -248,7 +360,7 @@ def test_x80_a_program_that_is_no_task_run_of_the_cluster_keeps_its_port(
     assert records.ended_for(7) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")
+@only_root
 def test_x80_a_process_of_another_account_with_a_copied_marker_is_not_ended(
     tmp_path: Path, signpost: Signpost
 ) -> None:
@@ -276,7 +388,7 @@ def test_x80_the_attempt_of_such_a_task_run_fails_with_the_reason(
     try:
         host.begin(host.task(1, script))
         assert signpost.wait() == "listens"
-        assert free_of_tasks(port, home=home, server=SERVER) == 1
+        assert free_of_tasks(port, home=home, server=SERVER) == Freed(task_ids=(1,))
         end = host.end_of(1)
     finally:
         host.supervisor.kill_all()

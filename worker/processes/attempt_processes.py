@@ -104,7 +104,16 @@ def may_belong(pid: int, execute_path: str) -> bool:
         account = os.lstat(execute_path).st_uid
     except OSError:
         return True  # Nobody can tell; no tenant can remove its attempt's directory itself.
-    return account == own or _real_uid(pid) in (account, own, 0)
+    return account == own or real_uid(pid) in (account, own, 0)
+
+
+def real_uid(pid: int) -> int | None:
+    """Return the account that started a process; None if it has ended."""
+    try:
+        status = (_PROC / str(pid) / "status").read_bytes()
+    except OSError:
+        return None
+    return int(status.partition(b"\nUid:")[2].split(None, 1)[0])
 
 
 def pin(seen: Seen) -> int | None:
@@ -213,14 +222,6 @@ def _name(pid: int) -> str:
         return (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
     except OSError:
         return "ended"
-
-
-def _real_uid(pid: int) -> int | None:
-    try:
-        status = (_PROC / str(pid) / "status").read_bytes()
-    except OSError:
-        return None
-    return int(status.partition(b"\nUid:")[2].split(None, 1)[0])
 
 
 def _fields(pid: int) -> list[bytes] | None:
