@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from common.model.intervals import Interval
 from common.model.locks import Lock
+from common.model.streams.partitions import Partition
+from common.model.streams.spec import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,9 @@ class StreamRange:
     """A part of a stream, by partition: from `starts` up to but not including `ends`."""
 
     stream: str
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
-    max_event_times: Mapping[int, datetime] = field(default_factory=dict)
+    starts: Offsets
+    ends: Offsets
+    max_event_times: Mapping[Partition, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ def mistake_of(publication: Publication) -> str | None:
     if stream is not None:
         if stream.starts.keys() != stream.ends.keys() or not stream.starts:
             return "a range needs a start and an end for the same partitions, one at least"
+        if len({isinstance(each, int) for each in stream.starts}) > 1:
+            return "a range has partitions of one topic, or of several, and not both"
         for partition, start in stream.starts.items():
             if not 0 <= start <= stream.ends[partition]:
                 return (

@@ -45,7 +45,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 38))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 39))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""
@@ -255,6 +255,11 @@ END $$""",
     """\
 CREATE TRIGGER orcaflow_dataset_published
     BEFORE INSERT OR UPDATE ON t_ds_dataset_offsets
+    FOR EACH ROW
+    EXECUTE FUNCTION orcaflow_offsets_moved()""",
+    """\
+CREATE TRIGGER orcaflow_dataset_topic_published
+    BEFORE INSERT OR UPDATE ON t_ds_dataset_topic_offsets
     FOR EACH ROW
     EXECUTE FUNCTION orcaflow_offsets_moved()""",
     """\

@@ -11,6 +11,7 @@ import pytest
 
 from common.model.commands import CommandOutcome
 from common.model.states import ProcessState, TaskState
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.requests import Request, RequestKind
 from common.model.streams.tasks import (
     Assignment,
@@ -379,6 +380,34 @@ def test_offsets_are_recorded_set_and_forgotten(db: Tables, streams: Streams) ->
     assert (sorted(loaded(streams, lease).stored), db.rows(t.alert)) == ([0, 2], [])
     apply(streams, lease, DropOffsets(partitions=(0,), expected={0: 5}))
     assert sorted(loaded(streams, lease).stored) == [2]
+    apply(streams, lease, DropOffsets(partitions=None))
+    assert loaded(streams, lease).stored == {}
+
+
+def test_offsets_of_several_topics_are_apart_by_topic_and_number(
+    db: Tables, streams: Streams
+) -> None:
+    lease = owned(streams)
+    eu, eu_1, us = (
+        TopicPartition("eu", 0),
+        TopicPartition("eu", 1),
+        TopicPartition("us", 0),
+    )
+    apply(streams, lease, AddOffsets(offsets={eu: 5, us: 6}), stream=".*")
+    db.notifications()
+    add = AddOffsets(offsets={eu: 50, eu_1: 7})
+    apply(streams, lease, add, PutOffsets(offsets={us: 60}), stream=".*")
+    assert db.notifications() == [(Channel.DATASET, lease.supervisor)]
+    assert loaded(streams, lease).stored == {eu: ("eu", 5), eu_1: ("eu", 7), us: ("us", 60)}
+    stale = DropOffsets(partitions=(eu,), expected={eu: 4})
+    with pytest.raises(OutdatedStepError):
+        apply(streams, lease, stale, stream=".*")
+    apply(streams, lease, DropOffsets(partitions=(eu,), expected={eu: 5}), stream=".*")
+    apply(streams, lease, DropOffsets(partitions=(us,)), stream=".*")
+    assert loaded(streams, lease).stored == {eu_1: ("eu", 7)}
+    assignment = replace(a_task(lease), starts={us: 1}, checkpoints={0: {us: 1}}, ends={us: 4})
+    apply(streams, lease, StartAssignment(assignment=assignment), stream=".*")
+    assert loaded(streams, lease).tasks[0].assignment == assignment
     apply(streams, lease, DropOffsets(partitions=None))
     assert loaded(streams, lease).stored == {}
 

@@ -25,7 +25,7 @@ from common.model.streams.reading import read_spec
 from common.model.streams.spec import SupervisorSpec
 from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
 from common.store.connect import engine
-from common.store.streams.segments import offsets
+from common.store.streams.offsets import offsets_of_dataset as offsets
 from orcaflow import datasets
 from tests.integration.dataset_desk import Desk, an_attempt, desk
 from tests.integration.spark_jobs import a_session

@@ -18,6 +18,7 @@ from common.model.instances import Ownership
 from common.model.offers import Offer
 from common.model.rights import DATABASE, ROLES, Principal
 from common.model.states import ProcessState
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.progress import DatasetProgress, Feeding
 from common.model.topologies import Code, Wanted
 from common.model.topology_graphs import TopologyGraph
@@ -41,6 +42,7 @@ from common.store.people.supervisors import add_version, make_supervisor, superv
 from common.store.people.topologies import add_version as add_topology_version
 from common.store.people.topologies import make_topology, topologies
 from common.store.people.users import holder_of, tokens, users
+from common.store.streams.offsets import put_offsets
 from common.store.worker.ports import Kept, LogTail
 from common.store.worker.tasks import PostgresTaskStore
 from master.commands import plan
@@ -489,6 +491,43 @@ def test_offsets_of_before_stand_since_the_migration_and_are_called_out(
     assert isinstance(later, DatasetProgress)
     assert later.partitions[0].since > partition.since
     listener.close()
+    made.dispose()
+
+
+def test_offsets_of_one_topic_stay_beside_those_of_several(
+    new_database: Callable[..., str],
+) -> None:
+    url = new_database()
+    made = engine(url)
+    with made.begin() as db:
+        bring_to(db, "0025")
+        db.exec_driver_sql(
+            'INSERT INTO t_ds_dataset_offsets (dataset, stream, partition, "offset")'
+            " VALUES ('flights', 'events', 0, 7)"
+        )
+    schema.upgrade(made, os_user="tester")
+    listener = connect(url)
+    with listener.cursor() as cursor:
+        cursor.execute(f"LISTEN {Channel.DATASET}")
+    eu = TopicPartition("eu", 0)
+    with made.begin() as db:
+        put_offsets(db, "clicks", {eu: 5}, stream=".*", replace=False)
+        # The statement of the former version, whose daemons may still run.
+        db.exec_driver_sql(
+            'INSERT INTO t_ds_dataset_offsets (dataset, stream, partition, "offset")'
+            " VALUES ('flights', 'events', 0, 8) ON CONFLICT (dataset, partition)"
+            ' DO UPDATE SET "offset" = excluded."offset"'
+        )
+    with listener.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    assert [notify.payload for notify in listener.notifies] == ["clicks", "flights"]
+    listener.close()
+    questions = [DatasetQuestion(dataset="flights"), DatasetQuestion(dataset="clicks")]
+    flights, clicks = progress_of(made, questions)
+    assert isinstance(flights, DatasetProgress)
+    assert isinstance(clicks, DatasetProgress)
+    assert [(each, at.offset) for each, at in flights.partitions.items()] == [(0, 8)]
+    assert [(each, at.offset) for each, at in clicks.partitions.items()] == [(eu, 5)]
     made.dispose()
 
 

@@ -9,6 +9,7 @@ from common.model.streams.progress import (
     Feeding,
     OpenTask,
     PartitionProgress,
+    fed_partitions,
 )
 from common.model.streams.tasks import offsets_of
 from common.model.upstream import Absence
@@ -26,18 +27,21 @@ def progress_of(db: MemoryDatabase, dataset: str) -> DatasetProgress | Absence:
     status = {} if keeper is None else keeper.standing.status
     looked = status.get("offsetsLastUpdated")
     tasks = [row for row in db.stream_tasks if row.assignment.supervisor == dataset]
+    stored = {
+        row.partition: PartitionProgress(
+            offset=row.position,
+            since=row.since or EPOCH,
+            latest_event=row.latest_event,
+        )
+        for row in offsets
+    }
+    readers = tuple(_open(row) for row in tasks if not row.closed)
+    latest = offsets_of(status.get("latestOffsets") or {})
     return DatasetProgress(
         feeding=_feeding(db, keeper),
-        partitions={
-            row.partition: PartitionProgress(
-                offset=row.position,
-                since=row.since or EPOCH,
-                latest_event=row.latest_event,
-            )
-            for row in offsets
-        },
-        tasks=tuple(_open(row) for row in tasks if not row.closed),
-        latest=offsets_of(status.get("latestOffsets") or {}),
+        partitions=fed_partitions(stored, readers, latest),
+        tasks=readers,
+        latest=latest,
         looked=None if looked is None else datetime.fromisoformat(looked),
     )
 

@@ -71,12 +71,15 @@ class StreamTaskRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRecord:
-    """A row of `t_ds_dataset_offsets`; a trigger sets `since`, its `update_time`."""
+    """A row of `t_ds_dataset_offsets` or, by topic, of `t_ds_dataset_topic_offsets`.
+
+    A trigger sets `since`, its `update_time`.
+    """
 
     id: int = 0
     dataset: str
     stream: str
-    partition: int
+    partition: Any
     position: Any
     latest_event: datetime | None = None
     since: datetime | None = None

@@ -16,6 +16,7 @@ from common.model.command_param import CommandParam
 from common.model.commands import CommandOutcome, CommandType
 from common.model.plans import LedgerLine
 from common.model.states import FailureStrategy, ProcessState, TaskState
+from common.model.streams.partitions import topic_of
 from common.model.streams.requests import Request, RequestKind
 from common.model.streams.tasks import TASK_PARAMETER, Orders, TaskReport
 from common.store.listen import ORDERS, hint_channel
@@ -317,21 +318,22 @@ class MemorySupervisorStore:
             case AddOffsets() | PutOffsets():
                 stored = self._tables.stored(owned.name)
                 for partition, offset in change.offsets.items():
+                    stream = topic_of(partition, step.stream)
                     if partition not in stored:
                         record = OffsetRecord(
                             dataset=owned.name,
-                            stream=step.stream,
+                            stream=stream,
                             partition=partition,
                             position=offset,
                         )
                         tx.insert(self._tables.offsets, record)
                     elif isinstance(change, PutOffsets):
                         former = stored[partition]
-                        goes_on = former.stream == step.stream and former.position <= offset
+                        goes_on = former.stream == stream and former.position <= offset
                         tx.update(
                             self._tables.offsets,
                             former.id,
-                            stream=step.stream,
+                            stream=stream,
                             position=offset,
                             latest_event=former.latest_event if goes_on else None,
                         )

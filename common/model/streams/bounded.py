@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from common.errors import InvalidSpecError
 from common.model.intervals import IntervalError, read_instant
+from common.model.streams.partitions import name_several_topics
 from common.model.streams.reading import ReadSpec, Rules, read_spec
 from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import TASK_TYPE, offsets_of
@@ -54,7 +55,7 @@ def read_bound(value: Any) -> Bound:
             offsets = offsets_of(value)
         except (TypeError, ValueError, AttributeError):
             raise ValueFaultError(_FORMS) from None
-        if not offsets:
+        if not offsets or name_several_topics(offsets):
             raise ValueFaultError(_FORMS)
         return Bound(offsets=offsets)
     if not isinstance(value, str):
@@ -89,6 +90,11 @@ def read_range_spec(value: Any, *, rules: Rules | None = None) -> SupervisorSpec
         raise ValueFaultError("must be a specification of type kafka")
     if spec.io.connection:
         raise ValueFaultError("takes no connection, which only supervisors have; remove it")
+    if spec.io.has_pattern:
+        raise ValueFaultError(
+            "contains a topicPattern that can match several topics; a range is of one topic: write"
+            " topic"
+        )
     return spec
 
 

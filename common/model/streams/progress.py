@@ -6,11 +6,12 @@ whether an interval of the dataset is complete.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from common.model.streams.partitions import Partition
 from common.model.streams.spec import Offsets
 
 
@@ -43,6 +44,24 @@ class OpenTask:
     min_time: datetime | None = None
 
 
+def fed_partitions(
+    stored: Mapping[Partition, PartitionProgress], tasks: Collection[OpenTask], latest: Offsets
+) -> dict[Partition, PartitionProgress]:
+    """Return the partitions that may still feed a dataset.
+
+    Offsets of a topic stay stored after its deletion, or after a change of the pattern. Once no
+    task reads such a topic, it adds no more rows.
+    """
+    return {
+        partition: progress
+        for partition, progress in stored.items()
+        if isinstance(partition, int)
+        or not latest
+        or partition in latest
+        or any(partition in task.starts for task in tasks)
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetProgress:
     """The partitions of a dataset's stream, and the tasks that may still publish.
@@ -52,7 +71,7 @@ class DatasetProgress:
     """
 
     feeding: Feeding
-    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)
+    partitions: Mapping[Partition, PartitionProgress] = field(default_factory=dict)
     tasks: tuple[OpenTask, ...] = ()
     latest: Offsets = field(default_factory=dict)
     looked: datetime | None = None

@@ -23,6 +23,7 @@ from common.errors import InvalidSpecError
 from common.model.streams.consumer import read_properties
 from common.model.streams.fields import Fields, Findings, shown
 from common.model.streams.formats import read_format, read_parse_spec
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.properties import SERVERS, shown_name
 from common.model.streams.schema import partitions_of, read_schema
 from common.model.streams.spec import (
@@ -38,6 +39,7 @@ from common.model.streams.spec import (
     Tombstone,
     TuningConfig,
 )
+from common.model.streams.topic_patterns import PatternError, read_pattern
 
 MAX_TEXT: Final = 1_048_576
 MAX_TASKS: Final = 10_000
@@ -47,7 +49,7 @@ _TYPES: Final = ("kafka", "NoopSupervisorSpec")
 _KAFKA: Final = ("kafka",)
 _PARTS: Final = ("dataSchema", "ioConfig", "tuningConfig")
 _ONE_TOPIC: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])+")
-"""A pattern without signs that match more than themselves."""
+"""A pattern without signs that match more than themselves. It means the topic alone."""
 _SECOND: Final = timedelta(seconds=1)
 _OFTENEST_FETCH: Final = timedelta(seconds=5)
 _IO_IGNORED: Final = (
@@ -204,9 +206,11 @@ def _io(fields: Fields, *, parse_spec: Fields | None, rules: Rules) -> IoConfig:
             "stands beside lateMessageRejectionPeriod; keep one of the two",
         )
     stop_tasks = fields.whole("stopTaskCount", default=0, least=1) or None
-    bounds = _bounds(fields)
+    topic, has_pattern = _topic(fields)
+    bounds = _bounds(fields, topic=topic, has_pattern=has_pattern)
     read = IoConfig(
-        topic=_topic(fields),
+        topic=topic,
+        has_pattern=has_pattern,
         consumer=_consumer(fields, rules),
         connection=fields.name("connection") if "connection" in fields else "",
         input_format=_input_format(fields, parse_spec),
@@ -236,33 +240,33 @@ def _io(fields: Fields, *, parse_spec: Fields | None, rules: Rules) -> IoConfig:
     return read
 
 
-def _topic(fields: Fields) -> str:
-    """Read the topic. Druid shows it as `stream` too, and reads `topic` alone."""
+def _topic(fields: Fields) -> tuple[str, bool]:
+    """Read the topic, or a pattern of topics (True). Druid shows either one as `stream` too."""
     if "topicPattern" in fields:
-        topic = _only_topic(fields)
+        topic, has_pattern = _pattern(fields)
     elif "topic" not in fields and "stream" in fields:
-        return fields.name("stream")
+        return fields.name("stream"), False
     else:
-        topic = fields.name("topic")
+        topic, has_pattern = fields.name("topic"), False
     if fields.raw("stream") not in (topic, fields.raw("topicPattern")):
         fields.ignore("stream")
-    return topic
+    return topic, has_pattern
 
 
-def _only_topic(fields: Fields) -> str:
-    """Read a `topicPattern`, which has to match one topic alone."""
+def _pattern(fields: Fields) -> tuple[str, bool]:
+    """Read `topicPattern`; a pattern that means one topic alone is that topic."""
     pattern = fields.name("topicPattern")
     if "topic" in fields:
         fields.wrong("topicPattern", "is given beside topic; keep one of the two")
-    found = _ONE_TOPIC.fullmatch(pattern)
-    if pattern and found is None:
-        fields.wrong(
-            "topicPattern",
-            f"{shown(pattern)} can match several topics, and a supervisor reads one topic; submit"
-            " a supervisor with topic, and with its own dataSource, for each of them",
-        )
     fields.raw("topic")
-    return pattern.replace("\\", "") if found else ""
+    if _ONE_TOPIC.fullmatch(pattern):
+        return pattern.replace("\\", ""), False
+    if pattern:
+        try:
+            read_pattern(pattern)
+        except PatternError as error:
+            fields.wrong("topicPattern", f"{shown(pattern)}: {error}")
+    return pattern, True
 
 
 def _consumer(fields: Fields, rules: Rules) -> dict[str, str | EnvironmentSecret]:
@@ -374,7 +378,7 @@ def _alerts(fields: Fields) -> AlertRule:
     return rule
 
 
-def _bounds(fields: Fields) -> Bounds | None:
+def _bounds(fields: Fields, *, topic: str, has_pattern: bool) -> Bounds | None:
     config = fields.child("boundedStreamConfig")
     if config is None:
         return None
@@ -385,6 +389,11 @@ def _bounds(fields: Fields) -> Bounds | None:
     for partition in sorted(starts):
         if partition in ends and ends[partition] < starts[partition]:
             config.wrong("endSequenceNumbers", f"partition {partition} would end before its start")
+    for partition in sorted(starts):
+        if isinstance(partition, TopicPartition) is not has_pattern:
+            form = "topic:number" if has_pattern else "number"
+            config.wrong("startSequenceNumbers", f"{partition} must be a {form} of {topic!r}")
+            break
     config.close()
     return Bounds(starts=starts, ends=ends)
 

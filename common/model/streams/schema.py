@@ -15,6 +15,7 @@ from common.model.streams.expressions import ExpressionTextError, read_expressio
 from common.model.streams.fields import Fields, shown, whole_number
 from common.model.streams.filters import read_filter
 from common.model.streams.formats import read_timestamp
+from common.model.streams.partitions import Partition, read_partition
 from common.model.streams.periods import Granularity, PeriodError, read_granularity
 from common.model.streams.spec import (
     ColumnType,
@@ -319,7 +320,7 @@ def _repeated(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def partitions_of(fields: Fields, key: str) -> dict[int, int]:
+def partitions_of(fields: Fields, key: str) -> dict[Partition, int]:
     """Read offsets by partition: a plain object, or one in Druid's wrapping."""
     written: Any = fields.raw(key)
     if isinstance(written, dict):
@@ -328,11 +329,18 @@ def partitions_of(fields: Fields, key: str) -> dict[int, int]:
     if not isinstance(written, dict) or not written:
         fields.wrong(key, "must be an object with an offset for each partition")
         return {}
-    found: dict[int, int] = {}
+    found: dict[Partition, int] = {}
     for name, value in written.items():
-        partition, offset = whole_number(name), whole_number(value)
-        if partition is None or offset is None or partition < 0 or offset < 0:
+        partition, offset = _partition(name), whole_number(value)
+        if partition is None or offset is None or offset < 0:
             fields.wrong(key, f"{shown(name)}: {shown(value)} is no partition and offset")
         else:
             found[partition] = offset
     return found
+
+
+def _partition(name: object) -> Partition | None:
+    try:
+        return read_partition(name)
+    except ValueError:
+        return None

@@ -33,6 +33,7 @@ def work_of(spec: SupervisorSpec) -> str:
     parts = {
         "schema": plain(spec.schema),
         "topic": spec.io.topic,
+        **({"pattern": True} if spec.io.has_pattern else {}),
         "format": plain(spec.io.input_format),
         "maxRowsPerSegment": spec.tuning.max_rows_per_segment,
         "maxTotalRows": spec.tuning.max_total_rows,

@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias
 
 from common.model.streams.expressions import Node
 from common.model.streams.joda import TimeReader
+from common.model.streams.partitions import Partition
 from common.model.streams.paths import Path
 from common.model.streams.periods import Granularity
 
-Offsets: TypeAlias = Mapping[int, int]
+Offsets: TypeAlias = Mapping[Partition, int]
 """An offset for each partition: of starts the first to read, of ends the first not to read."""
 
 
@@ -127,12 +128,14 @@ class Bounds:
 class IoConfig:
     """The stream, and the tasks that read it. `consumer` may hold secrets and is never shown.
 
+    With `has_pattern`, `topic` is a pattern of topics, and partitions are `TopicPartition`s.
     `connection` is the name of a data source with the brokers and the log-in; "" without one.
     """
 
     topic: str
     consumer: Mapping[str, str | EnvironmentSecret]
     input_format: InputFormat
+    has_pattern: bool = False
     connection: str = ""
     replicas: int = 1
     task_count: int = 1

@@ -17,6 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from common.model.streams.partitions import Partition, read_partition
 from common.model.streams.spec import Offsets
 
 TASK_TYPE: Final = "STREAM"
@@ -27,7 +28,6 @@ TASK_PARAMETER: Final = "stream_task"
 """The global parameter of a run that names its stream task."""
 RECORD_COUNTS: Final = ("processed", "processedWithError", "unparseable", "thrownAway")
 """The counts of records that a task reports; the names are Druid's."""
-_MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
 
 
@@ -246,12 +246,12 @@ def offsets_document(offsets: Offsets) -> dict[str, int]:
     return {str(partition): offsets[partition] for partition in sorted(offsets)}
 
 
-def offsets_of(document: Mapping[str, Any]) -> dict[int, int]:
-    """Read offsets; anything but whole numbers that Kafka knows is a `ValueError`."""
-    offsets = {int(partition): int(offset) for partition, offset in document.items()}
-    for partition, offset in offsets.items():
-        if not (0 <= partition <= _MOST_PARTITION and 0 <= offset <= _MOST_OFFSET):
-            raise ValueError("partitions and offsets are not negative, and no greater than Kafka's")
+def offsets_of(document: Mapping[str, Any]) -> dict[Partition, int]:
+    """Read offsets; anything but partitions and offsets that Kafka knows is a `ValueError`."""
+    offsets = {read_partition(partition): int(offset) for partition, offset in document.items()}
+    for offset in offsets.values():
+        if not 0 <= offset <= _MOST_OFFSET:
+            raise ValueError("offsets are not negative, and no greater than Kafka's")
     return offsets
 
 

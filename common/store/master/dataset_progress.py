@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Engine, Integer, Text, and_, func, or_, select
+from sqlalchemy import Engine, Integer, Text, and_, case, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.progress import (
     DatasetProgress,
     Feeding,
     OpenTask,
     PartitionProgress,
+    fed_partitions,
 )
 from common.model.streams.tasks import offsets_of
 from common.model.upstream import Absence, DatasetQuestion
+from common.store.streams.offsets import ALL_OFFSETS
 from common.store.streams.reach import reaches_dataset
-from common.store.tables import dataset_offsets, stream_task, supervisor, supervisor_runtime
+from common.store.tables import stream_task, supervisor, supervisor_runtime
 from common.store.transaction import AnyRow, repeatable, storable, unnested
 
 _ASKED: Final = unnested("asked", place=Integer, dataset=Text, asking_project=Integer)
@@ -27,16 +30,17 @@ _PARTITIONS: Final = (
     select(
         func.jsonb_agg(
             func.jsonb_build_array(
-                dataset_offsets.c.partition,
-                dataset_offsets.c.offset,
-                dataset_offsets.c.update_time,
-                dataset_offsets.c.max_event_time,
+                case((ALL_OFFSETS.c.by_topic, ALL_OFFSETS.c.stream)),
+                ALL_OFFSETS.c.partition,
+                ALL_OFFSETS.c.offset,
+                ALL_OFFSETS.c.update_time,
+                ALL_OFFSETS.c.max_event_time,
                 type_=JSONB,
             ),
             type_=JSONB,
         )
     )
-    .where(dataset_offsets.c.dataset == _ASKED.c.dataset)
+    .where(ALL_OFFSETS.c.dataset == _ASKED.c.dataset)
     .correlate(_ASKED)
     .scalar_subquery()
 )
@@ -91,16 +95,19 @@ def _progress(row: AnyRow) -> DatasetProgress | Absence:
     if not row.reached or (row.active is None and not row.partitions):
         return Absence.NO_STREAM
     status: Mapping[str, Any] = row.status or {}
+    stored = {
+        int(number) if topic is None else TopicPartition(topic, int(number)): PartitionProgress(
+            offset=int(offset), since=datetime.fromisoformat(since), latest_event=_time(latest)
+        )
+        for topic, number, offset, since, latest in row.partitions or ()
+    }
+    tasks = tuple(_task(each) for each in row.tasks or ())
+    latest = offsets_of(status.get("latestOffsets") or {})
     return DatasetProgress(
         feeding=_feeding(row),
-        partitions={
-            int(partition): PartitionProgress(
-                offset=int(offset), since=datetime.fromisoformat(since), latest_event=_time(latest)
-            )
-            for partition, offset, since, latest in row.partitions or ()
-        },
-        tasks=tuple(_task(each) for each in row.tasks or ()),
-        latest=offsets_of(status.get("latestOffsets") or {}),
+        partitions=fed_partitions(stored, tasks, latest),
+        tasks=tasks,
+        latest=latest,
         looked=_time(status.get("offsetsLastUpdated")),
     )
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from common.errors import SchedulerError
 from common.model.cluster import Node
+from common.model.streams.partitions import Partition
 from common.model.streams.requests import Request
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Assignment, Orders, TaskReport
@@ -84,7 +85,7 @@ class SupervisorRows:
     spec_version: int
     document: Mapping[str, Any]
     suspended: bool
-    stored: Mapping[int, tuple[str, int]]
+    stored: Mapping[Partition, tuple[str, int]]
     tasks: tuple[StreamTaskRow, ...]
     requests: tuple[Request | BadRequest, ...]
 
@@ -127,7 +128,7 @@ class DropOffsets:
     `OutdatedStepError` if what is stored is not `expected` any more.
     """
 
-    partitions: tuple[int, ...] | None
+    partitions: tuple[Partition, ...] | None
     expected: Offsets | None = None
 
 

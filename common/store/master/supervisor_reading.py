@@ -16,12 +16,13 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.model.streams.partitions import Partition
 from common.model.streams.requests import Request
 from common.model.streams.tasks import Assignment, OrderKind, Orders, TaskReport
 from common.store.master.supervisor_ports import BadRequest, StreamTaskRow
+from common.store.streams.offsets import offsets_of_dataset
 from common.store.tables import (
     command,
-    dataset_offsets,
     process_instance,
     stream_task,
     supervisor_command,
@@ -53,14 +54,9 @@ OPEN: Final = (
 IS_NEWS: Final = stream_task.c.task_instance_id == ATTEMPT.c.id
 
 
-def stored_offsets(db: Connection, dataset: str) -> dict[int, tuple[str, int]]:
+def stored_offsets(db: Connection, dataset: str) -> dict[Partition, tuple[str, int]]:
     """Return the stream and the offset of each partition that has one."""
-    rows = db.execute(
-        select(
-            dataset_offsets.c.partition, dataset_offsets.c.stream, dataset_offsets.c.offset
-        ).where(dataset_offsets.c.dataset == dataset)
-    )
-    return {row.partition: (row.stream, row.offset) for row in rows}
+    return {each.key: (each.stream, each.offset) for each in offsets_of_dataset(db, dataset)}
 
 
 def requests_of(db: Connection, supervisor_id: str) -> tuple[Request | BadRequest, ...]:

@@ -31,7 +31,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, aggregate_order_by
-from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.model.cluster import Node
 from common.model.command_param import CommandParam
@@ -42,6 +41,7 @@ from common.model.states import (
     ProcessState,
     TaskState,
 )
+from common.model.streams.spec import Offsets
 from common.model.streams.tasks import (
     TASK_PARAMETER,
     Assignment,
@@ -78,9 +78,9 @@ from common.store.master.supervisor_reading import (
     tasks_of,
 )
 from common.store.streams.connections import connection_of_supervisor
+from common.store.streams.offsets import drop_offsets, put_offsets
 from common.store.tables import (
     command,
-    dataset_offsets,
     process_instance,
     stream_task,
     supervisor,
@@ -446,52 +446,12 @@ class _Writer:
             )
         )
 
-    def _put_offsets(self, offsets: Mapping[int, int], *, replace: bool) -> None:
-        if not offsets:
-            return
-        rows = [
-            {
-                "dataset": self._id,
-                "stream": self._step.stream,
-                "partition": partition,
-                "offset": offsets[partition],
-            }
-            for partition in sorted(offsets)
-        ]
-        statement = pg_insert(dataset_offsets).values(rows)
-        key = ["dataset", "partition"]
-        if replace:
-            statement = statement.on_conflict_do_update(
-                index_elements=key,
-                set_={
-                    "stream": statement.excluded.stream,
-                    "offset": statement.excluded.offset,
-                    # What is read again from here may be of any time once more.
-                    "max_event_time": case(
-                        (
-                            and_(
-                                dataset_offsets.c.stream == statement.excluded.stream,
-                                dataset_offsets.c.offset <= statement.excluded.offset,
-                            ),
-                            dataset_offsets.c.max_event_time,
-                        )
-                    ),
-                    "version": dataset_offsets.c.version + 1,
-                },
-            )
-        else:
-            statement = statement.on_conflict_do_nothing(index_elements=key)
-        self._db.execute(statement)
+    def _put_offsets(self, offsets: Offsets, *, replace: bool) -> None:
+        put_offsets(self._db, self._id, offsets, stream=self._step.stream, replace=replace)
 
     def _drop_offsets(self, change: DropOffsets) -> None:
-        dropped = delete(dataset_offsets).where(dataset_offsets.c.dataset == self._id)
-        if change.partitions is not None:
-            dropped = dropped.where(dataset_offsets.c.partition.in_(change.partitions))
-        if change.expected is not None:
-            stored = tuple_(dataset_offsets.c.partition, dataset_offsets.c.offset)
-            dropped = dropped.where(stored.in_(sorted(change.expected.items())))
         # A publication in its last moment is waited for, and then its offset counts.
-        count = self._db.execute(dropped).rowcount
+        count = drop_offsets(self._db, self._id, change.partitions, expected=change.expected)
         if change.expected is not None and count != len(change.expected):
             raise OutdatedStepError(
                 f"the offsets of {self._id!r} that had expired are not those that are stored now"

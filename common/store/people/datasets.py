@@ -10,7 +10,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.model.rights import Principal
 from common.store.people.rights import seen_projects
-from common.store.tables import dataset, dataset_offsets, segment
+from common.store.streams.offsets import has_offsets
+from common.store.tables import dataset, segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +122,7 @@ def own_dataset(db: Connection, name: str, project_id: int, *, anyway: bool) -> 
     """
     free = select(literal(name, Text), cast(literal(project_id), dataset.c.project_id.type))
     if not anyway:
-        free = free.where(~exists().where(segment.c.dataset == name)).where(
-            ~exists().where(dataset_offsets.c.dataset == name)
-        )
+        free = free.where(~exists().where(segment.c.dataset == name)).where(~has_offsets(name))
     db.execute(insert(dataset).from_select(["name", "project_id"], free).on_conflict_do_nothing())
     owner: int | None = db.scalar(select(dataset.c.project_id).where(dataset.c.name == name))
     return owner

@@ -6,12 +6,12 @@ lock orders changes that are made at once. A request waits in a row of its own f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.masking import shown_reason
@@ -20,7 +20,6 @@ from common.model.streams.requests import RequestKind
 from common.store.people.project_column import project_name
 from common.store.people.rights import seen_projects
 from common.store.tables import (
-    dataset_offsets,
     process_instance,
     stream_task,
     supervisor,
@@ -273,26 +272,6 @@ def open_tasks(db: Connection, supervisor_id: str) -> list[StreamTaskView]:
         )
         for row in rows
     ]
-
-
-def forget_offsets(db: Connection, dataset: str, partitions: Collection[int] | None) -> None:
-    """Delete the offsets of these partitions, or of all; within the lock of a supervisor that has
-    ended, since the keeper of any other has to know of it."""
-    dropped = delete(dataset_offsets).where(dataset_offsets.c.dataset == dataset)
-    if partitions is not None:
-        dropped = dropped.where(dataset_offsets.c.partition.in_(sorted(partitions)))
-    db.execute(dropped)
-
-
-def other_stream(db: Connection, dataset: str, stream: str) -> str | None:
-    """Return the stream that the dataset's offsets are of, if it is not this one."""
-    found: str | None = db.scalar(
-        select(dataset_offsets.c.stream)
-        .where(dataset_offsets.c.dataset == dataset)
-        .where(dataset_offsets.c.stream != stream)
-        .limit(1)
-    )
-    return found
 
 
 def _version(row: AnyRow) -> VersionView:

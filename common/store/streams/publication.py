@@ -52,20 +52,19 @@ from common.model.segments import (
     StreamRange,
     mistake_of,
 )
+from common.model.streams.partitions import Partition, topic_of
 from common.store.streams.datasets import overlaps, take_turn
 from common.store.streams.locks import LOCK_COLUMNS, lock_of
+from common.store.streams.offsets import advance_offsets, locked_offsets
 from common.store.streams.reach import claims, find_writer
 from common.store.tables import (
-    dataset_offsets,
     pending_segment,
     segment,
     task_lock,
     task_lock_holder,
 )
 from common.store.transaction import (
-    AnyRow,
     StoreConflictError,
-    any_of,
     repeatable,
     transaction,
     unnested,
@@ -80,13 +79,6 @@ _LOCKS: Final = (
     .where(task_lock_holder.c.task_id == bindparam("task_id"))
     .order_by(task_lock.c.id)
     .with_for_update(read=True)
-)
-_OFFSETS: Final = (
-    select(dataset_offsets.c.stream, dataset_offsets.c.partition, dataset_offsets.c.offset)
-    .where(dataset_offsets.c.dataset == bindparam("dataset"))
-    .where(dataset_offsets.c.partition == any_of("partitions"))
-    .order_by(dataset_offsets.c.partition)
-    .with_for_update()
 )
 _NAMED: Final = unnested(
     "named", place=Integer, start=_TIME, end=_TIME, version=Text, partition_num=Integer
@@ -224,32 +216,6 @@ _INSERT: Final = (
     )
     .on_conflict_do_nothing()
 )
-_REACHED: Final = unnested("reached", partition=Integer, offset=BigInteger, max_event_time=_TIME)
-_ADVANCE: Final = (
-    update(dataset_offsets)
-    .where(dataset_offsets.c.dataset == bindparam("of_dataset"))
-    .where(dataset_offsets.c.partition == _REACHED.c.partition)
-    .where(dataset_offsets.c.partition == any_of("known"))
-    .values(
-        offset=_REACHED.c.offset,
-        max_event_time=func.greatest(dataset_offsets.c.max_event_time, _REACHED.c.max_event_time),
-        version=dataset_offsets.c.version + 1,
-    )
-)
-_BEGIN: Final = (
-    insert(dataset_offsets)
-    .from_select(
-        ["dataset", "stream", "partition", "offset", "max_event_time"],
-        select(
-            cast(bindparam("dataset"), Text),
-            cast(bindparam("stream"), Text),
-            _REACHED.c.partition,
-            _REACHED.c.offset,
-            _REACHED.c.max_event_time,
-        ).where(_REACHED.c.partition == any_of("unknown")),
-    )
-    .on_conflict_do_nothing()
-)
 
 
 class _RefusedError(Exception):
@@ -334,8 +300,8 @@ def _published_before(db: Connection, publication: Publication) -> AlreadyPublis
     if not publication.segments:
         if stream is None or stream.starts == stream.ends:
             return None
-        stored = _stored(db, publication, stream)
-        return AlreadyPublished() if _offsets(stored) == dict(stream.ends) else None
+        stored = {each: at for each, (_, at) in _stored(db, publication, stream).items()}
+        return AlreadyPublished() if stored == dict(stream.ends) else None
     rows = db.execute(
         _WRITTEN_BEFORE,
         _names(one.id for one in publication.segments)
@@ -386,55 +352,40 @@ def _covering(
     return found[0]
 
 
-def _stored(db: Connection, publication: Publication, stream: StreamRange) -> list[AnyRow]:
-    return list(
-        db.execute(_OFFSETS, {"dataset": publication.dataset, "partitions": sorted(stream.starts)})
-    )
-
-
-def _offsets(rows: Iterable[AnyRow]) -> dict[int, int]:
-    return {row.partition: row.offset for row in rows}
+def _stored(
+    db: Connection, publication: Publication, stream: StreamRange
+) -> dict[Partition, tuple[str, int]]:
+    return locked_offsets(db, publication.dataset, stream.starts, stream=stream.stream)
 
 
 def _advance(db: Connection, publication: Publication, stream: StreamRange) -> None:
     """Compare the stored offsets with the range's start, and set them to its end."""
-    rows = _stored(db, publication, stream)
-    for row in rows:
-        if row.stream != stream.stream:
+    stored = _stored(db, publication, stream)
+    for partition, (fed, _) in sorted(stored.items()):
+        if fed != topic_of(partition, stream.stream):
             raise _RefusedError(
                 Conflict(
-                    reason=f"dataset {publication.dataset} is fed by stream {row.stream}, not by"
+                    reason=f"dataset {publication.dataset} is fed by stream {fed}, not by"
                     f" {stream.stream}"
                 )
             )
-    stored = _offsets(rows)
     stale = [
-        f"partition {partition} is at {stored[partition]}, not at {start}"
+        f"partition {partition} is at {stored[partition][1]}, not at {start}"
         for partition, start in sorted(stream.starts.items())
         # A partition that nothing was published of may begin anywhere.
-        if partition in stored and stored[partition] != start
+        if partition in stored and stored[partition][1] != start
     ]
     if stale:
         raise _RefusedError(Conflict(reason="the range is stale: " + "; ".join(stale)))
-    partitions = sorted(stream.ends)
-    values: dict[str, Any] = {
-        "reached_partition": partitions,
-        "reached_offset": [stream.ends[each] for each in partitions],
-        "reached_max_event_time": [stream.max_event_times.get(each) for each in partitions],
-    }
-    known = sorted(stored)
-    unknown = [each for each in partitions if each not in stored]
-    changed = 0
-    if known:
-        changed += db.execute(
-            _ADVANCE, values | {"of_dataset": publication.dataset, "known": known}
-        ).rowcount
-    if unknown:
-        changed += db.execute(
-            _BEGIN,
-            values | {"dataset": publication.dataset, "stream": stream.stream, "unknown": unknown},
-        ).rowcount
-    if changed != len(partitions):
+    changed = advance_offsets(
+        db,
+        publication.dataset,
+        stream.ends,
+        stream=stream.stream,
+        known=stored.keys(),
+        event_times=stream.max_event_times,
+    )
+    if changed != len(stream.ends):
         raise _RefusedError(
             Conflict(reason="the range is stale: another was published at the same moment")
         )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, DateTime, bindparam, func, literal, or_, select, union_all
@@ -16,7 +14,7 @@ from common.model.segments import Conflict, LockLost, Segment, SegmentId
 from common.store.streams.datasets import overlaps, take_turn
 from common.store.streams.locks import locks_of
 from common.store.streams.reach import TASK_REACHES
-from common.store.tables import dataset_offsets, pending_segment, segment, task_lock_holder
+from common.store.tables import pending_segment, segment, task_lock_holder
 from common.store.transaction import AnyRow
 
 _TIME: Final = DateTime(timezone=True)
@@ -78,26 +76,6 @@ _SEEN: Final = or_(
     ),
 )
 _USED_WITHIN: Final = _USED.where(overlaps(segment.c.interval, _START, _END))
-_OFFSETS: Final = (
-    select(
-        dataset_offsets.c.stream,
-        dataset_offsets.c.partition,
-        dataset_offsets.c.offset,
-        dataset_offsets.c.max_event_time,
-    )
-    .where(dataset_offsets.c.dataset == bindparam("dataset"))
-    .order_by(dataset_offsets.c.partition)
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionOffset:
-    """The offset of a partition up to which a dataset has its stream."""
-
-    stream: str
-    partition: int
-    offset: int
-    max_event_time: datetime | None
 
 
 def allocate(
@@ -201,19 +179,6 @@ def used_segments(
     if limit is not None:
         statement = statement.limit(limit)
     return tuple(_segment(row) for row in db.execute(statement, values))
-
-
-def offsets(db: Connection, dataset: str) -> tuple[PartitionOffset, ...]:
-    """Return how far the dataset has its stream, in order of the partitions."""
-    return tuple(
-        PartitionOffset(
-            stream=row.stream,
-            partition=row.partition,
-            offset=row.offset,
-            max_event_time=row.max_event_time,
-        )
-        for row in db.execute(_OFFSETS, {"dataset": dataset})
-    )
 
 
 def _segment(row: AnyRow) -> Segment:

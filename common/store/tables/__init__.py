@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from common.store.tables.complements import complement_date as complement_date
     from common.store.tables.datasets import dataset as dataset
     from common.store.tables.datasets import dataset_offsets as dataset_offsets
+    from common.store.tables.datasets import dataset_topic_offsets as dataset_topic_offsets
     from common.store.tables.datasets import pending_segment as pending_segment
     from common.store.tables.datasets import segment as segment
     from common.store.tables.datasets import task_lock as task_lock
@@ -135,6 +136,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
         "segment",
         "pending_segment",
         "dataset_offsets",
+        "dataset_topic_offsets",
     ),
     "streams": ("supervisor", "supervisor_runtime", "supervisor_command", "stream_task"),
     "topologies": ("topology", "topology_version"),

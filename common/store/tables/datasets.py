@@ -199,3 +199,20 @@ dataset_offsets: Final = Table(
     not_empty("dataset"),
     info=seen_by_reader("dataset stream partition offset max_event_time version update_time"),
 )
+
+# The same for supervisors with a pattern of topics: `stream` is the topic of the partition. This is
+# a separate table, because the former version relies on the key of the other table, without topic.
+dataset_topic_offsets: Final = Table(
+    "t_ds_dataset_topic_offsets",
+    metadata,
+    _dataset(),
+    Column("stream", String(255), nullable=False),
+    number("partition"),
+    Column("offset", BigInteger, nullable=False),
+    time("max_event_time"),
+    Column("version", BigInteger, server_default=text("1"), nullable=False),
+    time_now("update_time"),
+    PrimaryKeyConstraint("dataset", "stream", "partition"),
+    not_empty("dataset"),
+    info=seen_by_reader("dataset stream partition offset max_event_time version update_time"),
+)

@@ -26,7 +26,8 @@ from common.store.streams.locks import (
     locks_of,
     request_locks,
 )
-from common.store.streams.segments import offsets, used_segments
+from common.store.streams.offsets import offsets_of_dataset as offsets
+from common.store.streams.segments import used_segments
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore
 from tests.builders import NOON

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy import Engine
 
-from common.model.segments import Conflict, Published
+from common.model.segments import AlreadyPublished, Conflict, Published
+from common.model.streams.partitions import TopicPartition
+from common.store.streams.offsets import offsets_of_dataset
 from common.store.streams.publication import publish
 from tests.integration.store_races.dataset_stage import (
     a_publication,
@@ -53,3 +56,31 @@ def test_of_two_publications_that_start_at_one_offset_one_is_refused(
     assert sorted(type(each).__name__ for each in found) == [Conflict.__name__, Published.__name__]
     assert stored(here, ds) == {0: 110}
     assert sum(each.rows for each in used(here, ds)) == 10
+
+
+def test_ranges_of_several_topics_are_compared_by_topic_and_number(here: Engine) -> None:
+    ds = f"ds-{uuid.uuid4().hex[:8]}"
+    (task_id,) = attempts(here, 1)
+    eu, us = TopicPartition("eu", 0), TopicPartition("us", 0)
+
+    def published(sequence: str, start: int, end: int, *partitions: Any) -> Any:
+        moved = a_range(start, end, *partitions, stream=".*")
+        return publish(here, a_publication(ds, task_id, sequence=sequence, range=moved))
+
+    def by_topic() -> dict[Any, int]:
+        with here.connect() as db:
+            return {each.key: each.offset for each in offsets_of_dataset(db, ds)}
+
+    assert published("a", 0, 10, eu) == Published()
+    assert published("b", 0, 10, us) == Published()
+    # One of the two has a row, the other does not.
+    assert published("c", 10, 20, eu, TopicPartition("eu", 1)) == Published()
+    assert by_topic() == {eu: 20, TopicPartition("eu", 1): 20, us: 10}
+    stale = published("d", 10, 30, eu, us)
+    assert isinstance(stale, Conflict)
+    assert stale.reason == "the range is stale: partition eu:0 is at 20, not at 10"
+    mixed = published("e", 20, 30, eu, 0)
+    assert isinstance(mixed, Conflict)
+    assert "one topic, or of several" in mixed.reason
+    assert by_topic() == {eu: 20, TopicPartition("eu", 1): 20, us: 10}
+    assert published("c", 10, 20, eu, TopicPartition("eu", 1)) == AlreadyPublished()

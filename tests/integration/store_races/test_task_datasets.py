@@ -19,7 +19,8 @@ from common.clock import SystemClock
 from common.model.locks import LockType
 from common.model.states import TaskState
 from common.runtime import metrics
-from common.store.streams.segments import offsets, used_segments
+from common.store.streams.offsets import offsets_of_dataset as offsets
+from common.store.streams.segments import used_segments
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
 from common.store.worker.tasks import PostgresTaskStore

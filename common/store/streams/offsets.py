@@ -1,0 +1,326 @@
+"""The offsets of datasets: how far each has its stream, by partition.
+
+Offsets of one topic are in `t_ds_dataset_offsets`, offsets of several topics by topic in
+`t_ds_dataset_topic_offsets`. Only this module knows both: callers have partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    DateTime,
+    Integer,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    tuple_,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from common.model.streams.partitions import (
+    Partition,
+    TopicPartition,
+    number_of,
+    topic_of,
+)
+from common.model.streams.spec import Offsets
+from common.store.tables import dataset_offsets, dataset_topic_offsets
+from common.store.transaction import unnested
+
+_TIME: Final = DateTime(timezone=True)
+
+
+def _rows_of(table: Table, *, by_topic: bool) -> Select[Any]:
+    return select(
+        table.c.dataset,
+        table.c.stream,
+        table.c.partition,
+        table.c.offset,
+        table.c.max_event_time,
+        table.c.update_time,
+        literal(by_topic).label("by_topic"),
+    )
+
+
+ALL_OFFSETS: Final = union_all(
+    _rows_of(dataset_offsets, by_topic=False), _rows_of(dataset_topic_offsets, by_topic=True)
+).subquery("all_offsets")
+"""The rows of both tables; `by_topic` is true for rows by topic."""
+
+
+def partition_of(stream: str, number: int, *, by_topic: bool) -> Partition:
+    """Return the partition of a row of `ALL_OFFSETS`."""
+    return TopicPartition(stream, number) if by_topic else number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffset:
+    """The offset of a partition up to which a dataset has its stream.
+
+    `by_topic`: the dataset is fed by several topics, and `stream` is one of them.
+    """
+
+    stream: str
+    partition: int
+    offset: int
+    max_event_time: datetime | None
+    by_topic: bool = False
+
+    @property
+    def key(self) -> Partition:
+        return partition_of(self.stream, self.partition, by_topic=self.by_topic)
+
+
+_OF_DATASET: Final = (
+    select(ALL_OFFSETS)
+    .where(ALL_OFFSETS.c.dataset == bindparam("dataset"))
+    .order_by(ALL_OFFSETS.c.by_topic, ALL_OFFSETS.c.stream, ALL_OFFSETS.c.partition)
+)
+
+
+def offsets_of_dataset(db: Connection, dataset: str) -> tuple[PartitionOffset, ...]:
+    """Return how far a dataset has its stream, in order of the partitions."""
+    return tuple(
+        PartitionOffset(
+            stream=row.stream,
+            partition=row.partition,
+            offset=row.offset,
+            max_event_time=row.max_event_time,
+            by_topic=row.by_topic,
+        )
+        for row in db.execute(_OF_DATASET, {"dataset": dataset})
+    )
+
+
+class _Statements:
+    """The statements of one of the tables."""
+
+    def __init__(self, table: Table, *, by_topic: bool) -> None:
+        asked = unnested("asked", stream=Text, partition=Integer)
+        reached = unnested(
+            "reached", stream=Text, partition=Integer, offset=BigInteger, max_event_time=_TIME
+        )
+
+        def is_same(rows: Any) -> Any:
+            same = table.c.partition == rows.c.partition
+            return and_(same, table.c.stream == rows.c.stream) if by_topic else same
+
+        self.table = table
+        self.key = ["dataset", "stream", "partition"] if by_topic else ["dataset", "partition"]
+        self.locked = (
+            select(table.c.stream, table.c.partition, table.c.offset)
+            .join_from(table, asked, is_same(asked))
+            .where(table.c.dataset == bindparam("dataset"))
+            .order_by(table.c.stream, table.c.partition)
+            .with_for_update(of=table)
+        )
+        self.advance = (
+            update(table)
+            .where(table.c.dataset == bindparam("of_dataset"))
+            .where(is_same(reached))
+            .values(
+                offset=reached.c.offset,
+                max_event_time=func.greatest(table.c.max_event_time, reached.c.max_event_time),
+                version=table.c.version + 1,
+            )
+        )
+        self.begin = (
+            insert(table)
+            .from_select(
+                ["dataset", "stream", "partition", "offset", "max_event_time"],
+                select(
+                    cast(bindparam("of_dataset"), Text),
+                    reached.c.stream,
+                    reached.c.partition,
+                    reached.c.offset,
+                    reached.c.max_event_time,
+                ),
+            )
+            .on_conflict_do_nothing()
+        )
+
+
+_ONE_TOPIC: Final = _Statements(dataset_offsets, by_topic=False)
+_SEVERAL_TOPICS: Final = _Statements(dataset_topic_offsets, by_topic=True)
+
+
+def _statements(partitions: Iterable[Partition]) -> Sequence[tuple[_Statements, list[Partition]]]:
+    """Return the statements of each table with its partitions, sorted. Usually it is one table."""
+    found = []
+    for statements, kind in ((_ONE_TOPIC, int), (_SEVERAL_TOPICS, TopicPartition)):
+        own = sorted(each for each in partitions if isinstance(each, kind))
+        if own:
+            found.append((statements, own))
+    return found
+
+
+def locked_offsets(
+    db: Connection, dataset: str, partitions: Collection[Partition], *, stream: str
+) -> dict[Partition, tuple[str, int]]:
+    """Lock the rows of these partitions; return the stream and the offset of each that has one."""
+    found: dict[Partition, tuple[str, int]] = {}
+    for statements, own in _statements(partitions):
+        by_topic = statements is _SEVERAL_TOPICS
+        values = {"dataset": dataset, **_places("asked", own, stream)}
+        for row in db.execute(statements.locked, values):
+            key = partition_of(row.stream, row.partition, by_topic=by_topic)
+            found[key] = (row.stream, row.offset)
+    return found
+
+
+def advance_offsets(
+    db: Connection,
+    dataset: str,
+    ends: Offsets,
+    *,
+    stream: str,
+    known: Collection[Partition],
+    event_times: Mapping[Partition, datetime],
+) -> int:
+    """Set the offsets of partitions and return the number of changed rows.
+
+    `known` are the partitions that have rows.
+    """
+    changed = 0
+    for statements, own in _statements(ends):
+        for is_known, statement in ((True, statements.advance), (False, statements.begin)):
+            chosen = [each for each in own if (each in known) is is_known]
+            if chosen:
+                values = {
+                    "of_dataset": dataset,
+                    **_places("reached", chosen, stream),
+                    "reached_offset": [ends[each] for each in chosen],
+                    "reached_max_event_time": [event_times.get(each) for each in chosen],
+                }
+                changed += db.execute(statement, values).rowcount
+    return changed
+
+
+def put_offsets(
+    db: Connection, dataset: str, offsets: Offsets, *, stream: str, replace: bool
+) -> None:
+    """Store offsets; without `replace`, keep stored offsets."""
+    for statements, own in _statements(offsets):
+        table = statements.table
+        made = insert(table).values(
+            [
+                {
+                    "dataset": dataset,
+                    "stream": topic_of(each, stream),
+                    "partition": number_of(each),
+                    "offset": offsets[each],
+                }
+                for each in own
+            ]
+        )
+        if replace:
+            made = made.on_conflict_do_update(
+                index_elements=statements.key,
+                set_={
+                    "stream": made.excluded.stream,
+                    "offset": made.excluded.offset,
+                    # What is read again from here may be of any time once more.
+                    "max_event_time": case(
+                        (
+                            and_(
+                                table.c.stream == made.excluded.stream,
+                                table.c.offset <= made.excluded.offset,
+                            ),
+                            table.c.max_event_time,
+                        )
+                    ),
+                    "version": table.c.version + 1,
+                },
+            )
+        else:
+            made = made.on_conflict_do_nothing(index_elements=statements.key)
+        db.execute(made)
+
+
+def drop_offsets(
+    db: Connection,
+    dataset: str,
+    partitions: Collection[Partition] | None,
+    *,
+    expected: Offsets | None = None,
+) -> int:
+    """Forget the offsets of partitions, or of all (None); return their number.
+
+    With `expected`, only offsets that are stored so are forgotten.
+    """
+    if partitions is None:
+        tables = (dataset_offsets, dataset_topic_offsets)
+        return sum(
+            db.execute(delete(each).where(each.c.dataset == dataset)).rowcount for each in tables
+        )
+    count = 0
+    for statements, own in _statements(partitions):
+        table = statements.table
+        columns: list[Any] = [table.c.partition]
+        if statements is _SEVERAL_TOPICS:
+            columns.insert(0, table.c.stream)
+        if expected is not None:
+            columns.append(table.c.offset)
+            own = [each for each in own if each in expected]
+        wanted = [
+            (
+                *([each.topic] if isinstance(each, TopicPartition) else []),
+                number_of(each),
+                *([] if expected is None else [expected[each]]),
+            )
+            for each in own
+        ]
+        named = tuple_(*columns).in_(wanted)
+        count += db.execute(delete(table).where(table.c.dataset == dataset).where(named)).rowcount
+    return count
+
+
+def other_stream(db: Connection, dataset: str, stream: str, *, has_pattern: bool) -> str | None:
+    """Return a stream that the dataset has offsets of and that a supervisor would not read on.
+
+    Offsets of several topics fit each pattern. They fit no single topic, nor the other way round.
+    """
+    table = ALL_OFFSETS
+    is_other = (
+        table.c.by_topic.is_(False)
+        if has_pattern
+        else or_(table.c.by_topic, table.c.stream != stream)
+    )
+    found: str | None = db.scalar(
+        select(table.c.stream)
+        .where(table.c.dataset == dataset)
+        .where(is_other)
+        .order_by(table.c.stream)
+        .limit(1)
+    )
+    return found
+
+
+def has_offsets(name: str) -> Any:
+    """Return the condition that a dataset has offsets of a stream."""
+    return select(true()).select_from(ALL_OFFSETS).where(ALL_OFFSETS.c.dataset == name).exists()
+
+
+def _places(alias: str, partitions: Sequence[Partition], stream: str) -> dict[str, Any]:
+    return {
+        f"{alias}_stream": [topic_of(each, stream) for each in partitions],
+        f"{alias}_partition": [number_of(each) for each in partitions],
+    }
