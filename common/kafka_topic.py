@@ -1,4 +1,4 @@
-"""A topic of Kafka, read by confluent-kafka: partitions, offsets, and records by exact offsets.
+"""Topics of Kafka, read by confluent-kafka: partitions, offsets, and records by exact offsets.
 
 For supervisors, the source of their tasks, and spouts. It commits nothing at the broker, and forms
 no group. Errors quote no property, for its value may be a secret.
@@ -12,10 +12,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.errors import SchedulerError
 from common.model.streams.consumer import ClientProperties, ConsumerPropertyError
+from common.model.streams.partitions import Partition, TopicPartition, number_of, topic_of
+from common.model.streams.topic_patterns import PatternTooSlowError, read_pattern
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import TopicPartition as Asked
     from tenacity import RetryCallState
 
 _AT_ONCE: Final = 10_000
@@ -59,7 +63,19 @@ _MOVING: Final = frozenset(
 """A partition has no leader yet that knows of it, as those that were just made."""
 _MOVING_SECONDS: Final = 5.0
 _MOVING_LOOK_SECONDS: Final = 0.1
+_NOT_THERE: Final = "it does not exist"
 _RESET: Final = "reset the supervisor to skip what is lost"
+_OF_KAFKA: Final = frozenset(
+    {
+        *("__consumer_offsets", "__transaction_state", "__share_group_state"),
+        *("__cluster_metadata", "__remote_log_metadata"),
+    }
+)
+"""Topics that Kafka uses internally. Patterns do not match them."""
+MOST_PARTITIONS: Final = 10_000
+"""The most partitions of a supervisor with a pattern."""
+_GONE_SECONDS: Final = 30.0
+"""The time until a missing topic of a pattern is queried again."""
 
 _Answer = TypeVar("_Answer")
 
@@ -77,7 +93,7 @@ class OffsetExpiredError(SchedulerError):
 
 
 class Topic:
-    """A topic as it is now. Its client connects when it is first asked.
+    """The current state of a topic, or of all topics of a pattern. The first query connects.
 
     `BrokerAwayError` if a broker does not answer, `StreamAwayError` for what will not pass by
     itself: a topic that does not exist, a log-in that is refused.
@@ -91,14 +107,21 @@ class Topic:
         key: str = "consumerProperties",
         cure: str = _RESET,
         has_log: bool = True,
+        has_pattern: bool = False,
     ) -> None:
         """`key` is the name of the properties for errors, `cure` that of an offset that is gone.
 
-        `has_log` says whether the client's own lines go to standard error.
+        `has_log` says whether the client's own lines go to standard error. With `has_pattern`,
+        `name` is a pattern, and all partitions are `TopicPartition`s.
         """
         self._name = name
+        self._pattern = read_pattern(name) if has_pattern else None
         self._cure = cure
         self._refusals: list[KafkaError] = []
+        self.troubles: dict[str, str] = {}
+        """Topics of the pattern about which the last query failed, with the reason."""
+        self._gone: dict[str, float] = {}
+        """Topics of the pattern that did not exist at these times."""
         self._consumer = _made_consumer(
             properties, key, hear=self._refusals.append, has_log=has_log
         )
@@ -113,11 +136,17 @@ class Topic:
         """Let go of the connections."""
         self._consumer.close()
 
-    def partitions(self) -> list[int]:
-        """Return the numbers of its partitions; none if it does not exist."""
+    def partitions(self) -> list[Partition]:
+        """Return its partitions; none if it does not exist.
+
+        A pattern leaves out topics that can't be described now. `troubles` names them.
+        """
         from confluent_kafka import KafkaException
 
-        def ask() -> list[int]:
+        if self._pattern is not None:
+            return self._asked(self._matching)
+
+        def ask() -> list[Partition]:
             topics = self._consumer.list_topics(self._name, timeout=_LOOK_SECONDS).topics
             if self._name not in topics:
                 return []
@@ -129,37 +158,59 @@ class Topic:
 
         return self._asked(ask)
 
-    def first(self, partitions: Sequence[int]) -> dict[int, int]:
+    def _matching(self) -> list[Partition]:
+        """Return the partitions of all topics that match."""
+        assert self._pattern is not None
+        self.troubles = {}
+        found: list[Partition] = []
+        for name, topic in self._consumer.list_topics(timeout=_LOOK_SECONDS).topics.items():
+            try:
+                if name in _OF_KAFKA or not self._pattern.matches(name):
+                    continue
+            except PatternTooSlowError:
+                raise StreamAwayError(
+                    f"the match of topicPattern with the topic {name} takes too many steps; write"
+                    " a simpler pattern"
+                ) from None
+            if topic.error is not None and topic.error.name() not in _NO_TOPIC:
+                self.troubles[name] = topic.error.str()
+            found += [TopicPartition(name, number) for number in topic.partitions]
+        if len(found) > MOST_PARTITIONS:
+            raise StreamAwayError(
+                f"the topics of topicPattern have {len(found):,} partitions; a supervisor reads"
+                f" {MOST_PARTITIONS:,} at most"
+            )
+        return sorted(found)
+
+    def first(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Return the offsets of the first records that are still there."""
         from confluent_kafka import OFFSET_BEGINNING
 
         return self._offsets(partitions, OFFSET_BEGINNING)
 
-    def last(self, partitions: Sequence[int]) -> dict[int, int]:
+    def last(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Return the offsets behind all that may be read, outside open transactions."""
         from confluent_kafka import OFFSET_END
 
         return self._offsets(partitions, OFFSET_END)
 
-    def at(self, partitions: Sequence[int], moment: datetime) -> dict[int, int]:
+    def at(self, partitions: Sequence[Partition], moment: datetime) -> dict[Partition, int]:
         """Return the offsets of the first records that are not before a time, where there are."""
         return self._offsets(partitions, int(moment.timestamp() * 1000))
 
-    def records(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+    def records(self, partition: Partition, start: int, end: int) -> Iterator[list[Message]]:
         """Yield the records from `start` up to but not including `end`, many at a time.
 
         Both may lie in a gap that a transaction has left. One piece is read at a time. A broker
         that is away is waited for, for five minutes.
         """
-        from confluent_kafka import TopicPartition
-
-        self._consumer.assign([TopicPartition(self._name, partition, start)])
+        self._consumer.assign([self._place(partition, start)])
         try:
             yield from self._until(partition, start, end)
         finally:
             self._consumer.unassign()
 
-    def _until(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+    def _until(self, partition: Partition, start: int, end: int) -> Iterator[list[Message]]:
         position = start
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < end:
@@ -176,12 +227,12 @@ class Topic:
                 raise self._error(refusal)
             elif time.monotonic() > deadline:
                 raise StreamAwayError(
-                    f"partition {partition} of {self._name} gave no record from offset"
+                    f"{self._shown(partition)} gave no record from offset"
                     f" {position} on for {_PATIENCE_SECONDS:g} s, though it goes to {end}"
                 )
 
     def _taken(
-        self, consumed: Sequence[Message], partition: int, position: int, end: int
+        self, consumed: Sequence[Message], partition: Partition, position: int, end: int
     ) -> tuple[list[Message], int]:
         """Return the records of a piece, and the offset up to which all is known now."""
         found: list[Message] = []
@@ -196,8 +247,8 @@ class Topic:
                 position = max(position, offset or 0)
             elif error.name() == "_AUTO_OFFSET_RESET":
                 raise OffsetExpiredError(
-                    f"offset {position} of partition {partition} of {self._name} is not in"
-                    f" the stream any more; {self._cure}"
+                    f"offset {position} of {self._shown(partition)} is not in the stream any more;"
+                    f" {self._cure}"
                 )
             else:
                 told = self._error(error)
@@ -205,17 +256,58 @@ class Topic:
                     raise told
         return found, position
 
-    def _offsets(self, partitions: Sequence[int], which: int) -> dict[int, int]:
-        from confluent_kafka import KafkaException, TopicPartition
+    def _place(self, partition: Partition, offset: int) -> Asked:
+        from confluent_kafka import TopicPartition as Made
+
+        return Made(topic_of(partition, self._name), number_of(partition), offset)
+
+    def _shown(self, partition: Partition) -> str:
+        return f"partition {number_of(partition)} of {topic_of(partition, self._name)}"
+
+    def _offsets(self, partitions: Sequence[Partition], which: int) -> dict[Partition, int]:
+        """Query offsets. With a pattern, the failure of a topic does not affect other topics."""
+        if self._pattern is None:
+            return self._asked_offsets(partitions, which)
+        over = time.monotonic() - _GONE_SECONDS
+        self._gone = {topic: since for topic, since in self._gone.items() if since > over}
+        self.troubles |= dict.fromkeys(self._gone, _NOT_THERE)
+        left = [each for each in partitions if topic_of(each, "") not in self._gone]
+        try:
+            return self._asked_offsets(left, which)
+        except StreamAwayError as error:
+            failure = error
+        there = {topic_of(each, "") for each in self.partitions()}
+        found: dict[Partition, int] = {}
+        for topic, own in groupby(sorted(left), key=lambda each: topic_of(each, "")):
+            if topic not in there:
+                self._gone[topic] = time.monotonic()
+                self.troubles[topic] = _NOT_THERE
+                continue
+            try:
+                found |= self._asked_offsets(list(own), which)
+            except StreamAwayError as error:
+                self.troubles[topic] = str(error)
+        self.troubles |= dict.fromkeys(self._gone, _NOT_THERE)
+        if not found:
+            raise failure
+        return found
+
+    def _asked_offsets(self, partitions: Sequence[Partition], which: int) -> dict[Partition, int]:
+        from confluent_kafka import KafkaException
         from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-        def ask() -> dict[int, int]:
-            asked = [TopicPartition(self._name, each, which) for each in partitions]
+        def ask() -> dict[Partition, int]:
+            asked = [self._place(each, which) for each in partitions]
             answers = self._consumer.offsets_for_times(asked, timeout=_LOOK_SECONDS)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
-            return {each.partition: each.offset for each in answers if each.offset >= 0}
+            found = {(each.topic, each.partition): each.offset for each in answers}
+            return {
+                each: offset
+                for each in partitions
+                if (offset := found[topic_of(each, self._name), number_of(each)]) >= 0
+            }
 
         def learn_leaders(_state: RetryCallState) -> None:
             self.partitions()
@@ -248,10 +340,12 @@ class Topic:
 
     def _error(self, error: KafkaError) -> StreamAwayError:
         if error.name() in _NO_TOPIC:
-            return StreamAwayError(f"the topic {self._name} does not exist")
+            what = "the topic" if self._pattern is None else "a topic of the pattern"
+            return StreamAwayError(f"{what} {self._name} does not exist")
         lasts = error.fatal() or error.name() in _LASTING
         kind = StreamAwayError if lasts else BrokerAwayError
-        return kind(f"the topic {self._name} can't be read: {error.str()}")
+        what = "the topic" if self._pattern is None else "the topics of the pattern"
+        return kind(f"{what} {self._name} can't be read: {error.str()}")
 
 
 def _is_moving(error: BaseException) -> bool:
@@ -294,13 +388,18 @@ def _silent() -> Logger:
 
 
 def last_records(
-    name: str, properties: ClientProperties, most: int, *, partitions: int
-) -> tuple[dict[int, int], dict[int, int]]:
+    name: str,
+    properties: ClientProperties,
+    most: int,
+    *,
+    partitions: int,
+    has_pattern: bool = False,
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """Return starts and ends of the last records, so many each, of the first few partitions.
 
     `StreamAwayError` if the broker does not answer, or there is no such topic.
     """
-    with Topic(name, properties) as topic:
+    with Topic(name, properties, has_pattern=has_pattern) as topic:
         few = topic.partitions()[:partitions]
         if not few:
             raise StreamAwayError(f"the topic {name} does not exist")

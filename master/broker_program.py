@@ -39,20 +39,26 @@ _LIBRARIES = (Path(os.__file__).parent, Path(confluent_kafka.__file__).parents[1
 
 
 def answer(request: bytes) -> dict[str, object]:
-    """Return the offsets of a topic, or the reason for the failure."""
+    """Return the offsets of a topic, or of all topics of a pattern; or the reason for a failure."""
     try:
         asked = json.loads(request)
         properties = ClientProperties.of(asked["properties"])
         # Without a log, because standard error is discarded.
-        with Topic(asked["topic"], properties, has_log=False) as topic:
+        has_pattern = bool(asked.get("pattern"))
+        with Topic(asked["topic"], properties, has_log=False, has_pattern=has_pattern) as topic:
             partitions = topic.partitions()
             first, last = topic.first(partitions), topic.last(partitions)
+            troubles = topic.troubles
     except (StreamAwayError, ConsumerPropertyError) as error:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  # The answer says so.
         # The text of the error may quote a secret.
         return {"refused": f"the client failed: {type(error).__name__}"}
-    return {"earliest": first, "latest": last}
+    return {
+        "earliest": {str(each): first[each] for each in first if each in last},
+        "latest": {str(each): last[each] for each in last if each in first},
+        "troubles": troubles,
+    }
 
 
 def serve(control: socket.socket, seconds: int) -> None:

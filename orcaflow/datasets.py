@@ -97,12 +97,15 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """A part of a stream, by partition: from `starts` up to but not including `ends`."""
+    """A part of a stream, by partition: from `starts` up to but not including `ends`.
+
+    Partitions are numbers, or texts `topic:number` for a stream of several topics.
+    """
 
     stream: str
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
-    max_event_times: Mapping[int, str] = field(default_factory=dict)
+    starts: Mapping[int | str, int]
+    ends: Mapping[int | str, int]
+    max_event_times: Mapping[int | str, str] = field(default_factory=dict)
     """ISO 8601; with their zone, or in UTC."""
 
 

@@ -19,7 +19,8 @@ from common.model.streams.consumer import (
     librdkafka_properties,
     read_properties,
 )
-from common.model.streams.spec import EnvironmentSecret
+from common.model.streams.partitions import Partition
+from common.model.streams.spec import EnvironmentSecret, Offsets
 from common.topology.components import Outputs, Spout
 from common.topology.types import OBJECT, name_and_type
 from orcaflow import datasets
@@ -217,7 +218,7 @@ class KafkaSpout(Spout):
         self._binary = binary
         self._properties = _read({**(properties or {}), "bootstrap.servers": servers})
         self._opened: Topic | None = None
-        self._partitions: list[int] = []
+        self._partitions: list[Partition] = []
         self._looked = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -398,7 +399,7 @@ def _read(properties: Mapping[str, object]) -> dict[str, str | EnvironmentSecret
     return read.found
 
 
-def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:
+def _by_name(offsets: Offsets) -> dict[str, int]:
     return {str(each): offset for each, offset in offsets.items()}
 
 

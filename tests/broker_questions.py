@@ -18,8 +18,10 @@ from tests.unit.stream_specs import a_spec
 class Here:
     """A replacement for `BrokerProcess` that calls the program's function in this process."""
 
-    def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot:
-        request = {"topic": topic, "properties": properties.document()}
+    def ask(
+        self, topic: str, properties: ClientProperties, *, has_pattern: bool = False
+    ) -> StreamSnapshot:
+        request = {"topic": topic, "pattern": has_pattern, "properties": properties.document()}
         return read_answer(json.dumps(answer(json.dumps(request).encode())).encode())
 
 

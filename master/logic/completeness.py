@@ -19,6 +19,7 @@ from typing import Final
 
 from common.model.depend_items import DatasetItem
 from common.model.intervals import instant_text
+from common.model.streams.partitions import Partition
 from common.model.streams.progress import DatasetProgress, Feeding
 from master.logic.intervals import Interval
 
@@ -42,7 +43,7 @@ def lacking(progress: DatasetProgress, item: DatasetItem, interval: Interval) ->
 
 def _is_past(
     progress: DatasetProgress,
-    partition: int,
+    partition: Partition,
     idle_after: timedelta | None,
     *,
     needed: datetime,
@@ -68,7 +69,7 @@ def _is_past(
     )
 
 
-def _words(progress: DatasetProgress, behind: list[int], needed: datetime) -> str:
+def _words(progress: DatasetProgress, behind: list[Partition], needed: datetime) -> str:
     partition = behind[0]
     published = progress.partitions.get(partition)
     latest = None if published is None else published.latest_event

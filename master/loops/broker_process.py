@@ -13,7 +13,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from common.clock import Clock
 from common.model.streams.consumer import ClientProperties
+from common.model.streams.tasks import offsets_of
 from master.loops.streams import StreamUnreachableError
 from master.supervisors.view import StreamSnapshot
 
@@ -34,8 +34,6 @@ _MORE_SECONDS: Final = 5.0
 _MOST_AT_ONCE: Final = 256
 _MOST_ANSWER_BYTES: Final = 8 * 1024 * 1024
 _MOST_TEXT: Final = 2_000
-_MOST_PARTITION: Final = 2**31 - 1
-_MOST_OFFSET: Final = 2**63 - 1
 _AWAY: Final = "the process that asks brokers"
 
 
@@ -59,9 +57,17 @@ class BrokerProcess:
         process = self._process
         return None if process is None else process.pid
 
-    def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot:
-        """Return the offsets of a topic; `StreamUnreachableError` with the reason for a failure."""
-        request = json.dumps({"topic": topic, "properties": properties.document()}).encode()
+    def ask(
+        self, topic: str, properties: ClientProperties, *, has_pattern: bool = False
+    ) -> StreamSnapshot:
+        """Return the offsets of a topic; `StreamUnreachableError` with the reason for a failure.
+
+        With `has_pattern`, `topic` is a pattern of topics. The process matches it, so a hostile
+        pattern costs this process nothing.
+        """
+        request = json.dumps(
+            {"topic": topic, "pattern": has_pattern, "properties": properties.document()}
+        ).encode()
         if not self._places.acquire(timeout=self._question_seconds):
             raise StreamUnreachableError(f"{_AWAY} is busy with {_MOST_AT_ONCE} others")
         deadline = self._clock.monotonic() + self._question_seconds + _MORE_SECONDS
@@ -180,16 +186,15 @@ def read_answer(answer: bytes) -> StreamSnapshot:
     try:
         read: dict[str, Any] = json.loads(answer)
         if "refused" in read:
-            text = "".join(each if each.isprintable() else " " for each in str(read["refused"]))
-            raise StreamUnreachableError(text[:_MOST_TEXT])
-        return StreamSnapshot(earliest=_offsets(read["earliest"]), latest=_offsets(read["latest"]))
+            raise StreamUnreachableError(_text(read["refused"]))
+        return StreamSnapshot(
+            earliest=offsets_of(read["earliest"]),
+            latest=offsets_of(read["latest"]),
+            troubles={_text(topic): _text(why) for topic, why in read.get("troubles", {}).items()},
+        )
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
         raise StreamUnreachableError(f"{_AWAY} ended without an answer") from None
 
 
-def _offsets(given: Mapping[str, Any]) -> dict[int, int]:
-    found = {int(partition): int(offset) for partition, offset in given.items()}
-    for partition, offset in found.items():
-        if not (0 <= partition <= _MOST_PARTITION and 0 <= offset <= _MOST_OFFSET):
-            raise ValueError("no offsets")
-    return found
+def _text(given: object) -> str:
+    return "".join(each if each.isprintable() else " " for each in str(given))[:_MOST_TEXT]

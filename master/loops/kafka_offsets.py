@@ -21,7 +21,9 @@ from master.supervisors.view import StreamSnapshot
 class Brokers(Protocol):
     """The process that queries brokers."""
 
-    def ask(self, topic: str, properties: ClientProperties) -> StreamSnapshot: ...
+    def ask(
+        self, topic: str, properties: ClientProperties, *, has_pattern: bool = False
+    ) -> StreamSnapshot: ...
 
 
 class KafkaOffsets:
@@ -43,7 +45,7 @@ class KafkaOffsets:
         self._connection = connection
 
     def ask(self, spec: SupervisorSpec) -> StreamSnapshot:
-        """Return the offsets of a topic; a topic that does not exist has no partitions."""
+        """Return the offsets of a topic or pattern; what does not exist has no partitions."""
         io = spec.io
         try:
             connection = self._connection(spec) if io.connection else None
@@ -53,6 +55,6 @@ class KafkaOffsets:
         except ConsumerPropertyError as error:
             raise StreamUnreachableError(str(error)) from error
         try:
-            return self._brokers.ask(io.topic, properties)
+            return self._brokers.ask(io.topic, properties, has_pattern=io.has_pattern)
         except StreamUnreachableError as error:
             raise StreamUnreachableError(f"brokers at {properties.servers}: {error}") from error

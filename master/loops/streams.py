@@ -88,8 +88,15 @@ class _Poller:
 
     def asks_for(self, spec: SupervisorSpec) -> bool:
         """Return True if a specification has the same stream."""
-        return (self._io.topic, self._io.consumer, self._io.connection, self._interval) == (
+        return (
+            self._io.topic,
+            self._io.has_pattern,
+            self._io.consumer,
+            self._io.connection,
+            self._interval,
+        ) == (
             spec.io.topic,
+            spec.io.has_pattern,
             spec.io.consumer,
             spec.io.connection,
             spec.tuning.offset_fetch_period,

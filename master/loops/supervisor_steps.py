@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, assert_never
 
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import Assignment, OrderKind, Orders
 from common.store.master.supervisor_ports import (
@@ -65,7 +66,10 @@ def view_of(
     memory: Memory,
     stream: StreamSnapshot | StreamFailure,
 ) -> SupervisorView:
-    """Return the view of a supervisor; offsets of another stream than its own are none."""
+    """Return the view of a supervisor, without offsets of other streams.
+
+    Offsets of topics that a pattern does not match stay in the view and have no effect.
+    """
     return SupervisorView(
         spec=spec,
         work=work,
@@ -75,7 +79,11 @@ def view_of(
         stored={
             partition: offset
             for partition, (topic, offset) in rows.stored.items()
-            if topic == spec.io.topic
+            if (
+                spec.io.has_pattern
+                if isinstance(partition, TopicPartition)
+                else topic == spec.io.topic
+            )
         },
         tasks=_seen(rows.tasks, memory),
     )

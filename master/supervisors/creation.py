@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from common.model.streams.partitions import Partition, topic_of
 from common.model.streams.sequences import base_sequence_name
 from common.model.streams.spec import Bounds, Offsets
 from master.supervisors import standbys
@@ -34,8 +35,8 @@ _LOOK_AGAIN: Final = timedelta(seconds=5)
 class _Starts:
     """The starts of a group, and those of them that the stream was asked for."""
 
-    offsets: dict[int, int]
-    asked: dict[int, int]
+    offsets: dict[Partition, int]
+    asked: dict[Partition, int]
 
 
 def create_tasks(draft: Draft) -> None:
@@ -108,7 +109,7 @@ def is_published(draft: Draft) -> bool:
 def _create_groups(draft: Draft) -> None:
     """Make the missing groups; one that can't be made fails the run, and harms no other."""
     taken = {partition for group in draft.reading.values() for partition in group.starts}
-    recorded: dict[int, int] = {}
+    recorded: dict[Partition, int] = {}
     for group_id, partitions in draft.layout.items():
         if group_id in draft.reading or any(each in taken for each in partitions):
             # Groups of another layout still read some of them; they are being handed over.
@@ -121,7 +122,7 @@ def _create_groups(draft: Draft) -> None:
         draft.decide(RecordStarts(offsets=recorded))
 
 
-def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
+def _starts(draft: Draft, partitions: tuple[Partition, ...]) -> _Starts | None:
     stream = draft.view.stream
     if not isinstance(stream, StreamSnapshot):
         # The failed run was noted when the partitions were asked for.
@@ -130,7 +131,7 @@ def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
     for partition in partitions:
         if partition not in stream.latest:
             # The others of its group are read; it joins them at a hand-over once it is back.
-            draft.fail(f"partition {partition} of {draft.spec.io.topic!r} is gone", of_stream=True)
+            draft.fail(_absence(draft, stream, partition), of_stream=True)
             continue
         offset = draft.offsets.get(partition)
         if offset is not None and offset < stream.earliest.get(partition, offset):
@@ -159,7 +160,14 @@ def _starts(draft: Draft, partitions: tuple[int, ...]) -> _Starts | None:
     return found
 
 
-def _first(draft: Draft, stream: StreamSnapshot, partition: int) -> int:
+def _absence(draft: Draft, stream: StreamSnapshot, partition: Partition) -> str:
+    topic = topic_of(partition, draft.spec.io.topic)
+    if topic in stream.troubles:
+        return f"partition {partition} can't be read now: {stream.troubles[topic]}"
+    return f"partition {partition} of {draft.spec.io.topic!r} is gone"
+
+
+def _first(draft: Draft, stream: StreamSnapshot, partition: Partition) -> int:
     """Return the start of a partition of which nothing is stored."""
     if draft.bounds is not None:
         return draft.bounds.starts[partition]
@@ -168,7 +176,7 @@ def _first(draft: Draft, stream: StreamSnapshot, partition: int) -> int:
     return stream.latest[partition]
 
 
-def _within(draft: Draft, bounds: Bounds, partition: int, offset: int) -> bool:
+def _within(draft: Draft, bounds: Bounds, partition: Partition, offset: int) -> bool:
     if offset >= bounds.starts[partition]:
         return True
     draft.fail(
@@ -178,7 +186,7 @@ def _within(draft: Draft, bounds: Bounds, partition: int, offset: int) -> bool:
     return False
 
 
-def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
+def _lost(draft: Draft, partition: Partition, offset: int, earliest: int) -> None:
     what = _expiry(draft, partition, offset, earliest)
     resets = draft.spec.tuning.reset_offset_automatically and draft.bounds is None
     if resets and not draft.has_reset:
@@ -196,7 +204,7 @@ def _lost(draft: Draft, partition: int, offset: int, earliest: int) -> None:
     )
 
 
-def _expiry(draft: Draft, partition: int, offset: int, earliest: int) -> str:
+def _expiry(draft: Draft, partition: Partition, offset: int, earliest: int) -> str:
     return (
         f"offset {offset} of partition {partition} of {draft.spec.io.topic!r} has expired; the"
         f" stream begins at {earliest}"

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
 
+from common.model.streams.partitions import Partition
 from common.model.streams.spec import Offsets
 from master.supervisors.view import Checkpoints, Memory
 
@@ -116,7 +117,7 @@ class RemoveOffsets:
     the whole step is carried out, and the supervisor looks again.
     """
 
-    partitions: tuple[int, ...] | None
+    partitions: tuple[Partition, ...] | None
     expected: Offsets | None = None
 
 

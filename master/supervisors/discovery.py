@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from common.model.streams.partitions import topic_of
 from common.model.streams.sequences import base_sequence_name
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import TaskStatus
 from master.supervisors import conversations
+from master.supervisors.decisions import EventKind
 from master.supervisors.draft import ANSWER_LIMIT, Draft
-from master.supervisors.view import StreamFailure, StreamTask, TaskGroup
+from master.supervisors.view import StreamFailure, StreamSnapshot, StreamTask, TaskGroup
 
+_SHOWN_TOPICS = 5
 NOT_READING = frozenset({TaskStatus.NOT_STARTED, TaskStatus.STARTING, TaskStatus.STANDBY})
 
 
@@ -25,8 +28,7 @@ def update_partitions(draft: Draft) -> bool:
         draft.fail(stream.reason, of_stream=True)
         return draft.health.has_succeeded
     if not stream.latest:
-        topic = draft.spec.io.topic
-        draft.fail(f"the topic {topic!r} has no partitions, or does not exist", of_stream=True)
+        draft.fail(_nothing(draft, stream), of_stream=True)
         return draft.health.has_succeeded
     known = set(draft.partitions)
     wanted = stream.latest if draft.bounds is None else draft.bounds.starts
@@ -42,7 +44,41 @@ def update_partitions(draft: Draft) -> bool:
         draft.partitions = sorted((*draft.partitions, *found))
     for partition in found:
         draft.offsets.setdefault(partition, None)
+    if draft.spec.io.has_pattern and draft.bounds is None:
+        _leave_topics(draft, stream)
     return True
+
+
+def _leave_topics(draft: Draft, stream: StreamSnapshot) -> None:
+    """Forget the partitions of topics that were deleted, or that another pattern left out.
+
+    What a task reads of them now is published with the rest. Their stored offsets stay.
+    """
+    gone = [
+        each
+        for each in draft.partitions
+        if each not in stream.latest and topic_of(each, "") not in stream.troubles
+    ]
+    if not gone:
+        return
+    draft.partitions = [each for each in draft.partitions if each not in gone]
+    topics = sorted({topic_of(each, "") for each in gone})
+    shown = ", ".join(topics[:_SHOWN_TOPICS]) + (" and others" * (len(topics) > _SHOWN_TOPICS))
+    draft.alert(
+        EventKind.WARNING,
+        f"topics left the supervisor: {shown}. They were deleted, or the pattern"
+        f" {draft.spec.io.topic!r} leaves them out; their offsets stay stored",
+    )
+
+
+def _nothing(draft: Draft, stream: StreamSnapshot) -> str:
+    topic = draft.spec.io.topic
+    if not draft.spec.io.has_pattern:
+        return f"the topic {topic!r} has no partitions, or does not exist"
+    if stream.troubles:
+        name = min(stream.troubles)
+        return f"no topic of the pattern {topic!r} can be read; {name}: {stream.troubles[name]}"
+    return f"no topic matches the pattern {topic!r}"
 
 
 def watch_layout(draft: Draft) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
+from common.model.streams.partitions import Partition, group_of
 from common.model.streams.spec import Bounds, Offsets
 from master.supervisors.decisions import (
     Decision,
@@ -81,9 +82,9 @@ class Draft:
         self.decisions: list[Decision] = []
 
     @cached_property
-    def layout(self) -> dict[int, tuple[int, ...]]:
+    def layout(self) -> dict[int, tuple[Partition, ...]]:
         """The partitions of each group, by the present number of groups; asked after discovery."""
-        groups: dict[int, list[int]] = {}
+        groups: dict[int, list[Partition]] = {}
         for partition in self.partitions:
             if self.bounds is not None and partition not in self.bounds.ends:
                 continue
@@ -94,8 +95,8 @@ class Draft:
     def bounds(self) -> Bounds | None:
         return self.spec.io.bounds
 
-    def group_of(self, partition: int) -> int:
-        return partition % self.spec.io.task_count
+    def group_of(self, partition: Partition) -> int:
+        return group_of(partition, self.spec.io.task_count)
 
     def finished(self) -> tuple[Decision, ...]:
         """Return the decisions, with the next time at which something is due, and the memory."""
@@ -187,7 +188,7 @@ class Draft:
     def without(self, group: TaskGroup, names: Sequence[str]) -> TaskGroup:
         return replace(group, tasks=tuple(name for name in group.tasks if name not in names))
 
-    def forget_offsets(self, partitions: Iterable[int]) -> None:
+    def forget_offsets(self, partitions: Iterable[Partition]) -> None:
         """Have the next group start after the last one that publishes, or ask the store."""
         for partition in partitions:
             ends = (each.ends for each in reversed(self.publishing) if each.ends is not None)

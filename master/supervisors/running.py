@@ -7,10 +7,10 @@ a master hears of its tasks anyway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from common.model.streams.partitions import Partition
 from common.model.streams.spec import Offsets
 from master.supervisors import conversations, creation, discovery, standbys
 from master.supervisors.decisions import EndSupervisor, EventKind, SaveTaskCount, ScheduleRun
@@ -238,12 +238,12 @@ def _is_idle(draft: Draft) -> bool:
     return True
 
 
-def lag_of(draft: Draft) -> Mapping[int, int]:
+def lag_of(draft: Draft) -> Offsets:
     """The number of records of each partition that no task has read yet."""
     stream = draft.view.stream
     if not isinstance(stream, StreamSnapshot):
         return {}
-    positions: dict[int, int] = {}
+    positions: dict[Partition, int] = {}
     for partition, latest in stream.latest.items():
         offset = draft.offsets.get(partition)
         if offset is None:
@@ -258,8 +258,8 @@ def lag_of(draft: Draft) -> Mapping[int, int]:
     }
 
 
-def _reached(tasks: list[StreamTask]) -> dict[int, int]:
-    reached: dict[int, int] = {}
+def _reached(tasks: list[StreamTask]) -> dict[Partition, int]:
+    reached: dict[Partition, int] = {}
     for task in tasks:
         for partition, offset in task.offsets.items():
             reached[partition] = max(offset, reached.get(partition, 0))

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
 
+from common.model.streams.partitions import Partition
 from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import TaskStatus
 from master.supervisors.health import Health
@@ -120,10 +121,14 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSnapshot:
-    """The first and the next offset of each partition."""
+    """The first and the next offset of each partition.
+
+    `troubles`: existing topics of a pattern whose query failed, with the reason.
+    """
 
     earliest: Offsets
     latest: Offsets
+    troubles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +149,10 @@ class Rescaling:
 class Memory:
     """All that a supervisor remembers from one notice to the next."""
 
-    partitions: tuple[int, ...] = ()
-    later: frozenset[int] = frozenset()
+    partitions: tuple[Partition, ...] = ()
+    later: frozenset[Partition] = frozenset()
     """Partitions that were found after the first discovery; they are read from the earliest."""
-    offsets: Mapping[int, int | None] = field(default_factory=dict)
+    offsets: Mapping[Partition, int | None] = field(default_factory=dict)
     """The start of the next group; None means to ask the store, then the stream."""
     reading: Mapping[int, TaskGroup] = field(default_factory=dict)
     publishing: tuple[TaskGroup, ...] = ()

@@ -19,6 +19,7 @@ from common.clock import SystemClock
 from common.kafka_topic import OffsetExpiredError, StreamAwayError, last_records
 from common.model.streams.bounded import read_bound
 from common.model.streams.consumer import connection_properties, librdkafka_properties
+from common.model.streams.partitions import TopicPartition
 from common.model.streams.reading import read_spec
 from common.model.streams.spec import IoConfig, SupervisorSpec
 from master.loops.broker_process import BrokerProcess
@@ -79,7 +80,7 @@ class Reading:
         self,
         folder: Path,
         io: IoConfig,
-        starts: dict[int, int],
+        starts: Any,
         connection: dict[str, str] | None = None,
     ) -> None:
         folder.mkdir()
@@ -90,6 +91,7 @@ class Reading:
         self._reader = KafkaReader(
             kafka_source.options(
                 topic=io.topic,
+                has_pattern=io.has_pattern,
                 starts=starts,
                 folder=folder,
                 properties=properties,
@@ -110,6 +112,15 @@ class Reading:
     def rows(self, begin: dict[str, int], end: dict[str, int]) -> list[Any]:
         return [row for batch in self.batches(begin, end) for row in batch]
 
+    def topics(self, begin: dict[str, int], end: dict[str, int]) -> list[tuple[Any, ...]]:
+        """Return the topic, the partition and the value of the records of a batch."""
+        return sorted(
+            (row["topic"], row["partition"], row["value"])
+            for piece in self._reader.partitions(begin, end)
+            for batch in self._reader.read(piece)
+            for row in batch.to_pylist()
+        )
+
     def stop(self) -> None:
         self._reader.stop()
 
@@ -119,9 +130,7 @@ def readings(tmp_path: Path) -> Iterator[Any]:
     """Makes sources, which end with the test."""
     made: list[Reading] = []
 
-    def make(
-        io: IoConfig, starts: dict[int, int], connection: dict[str, str] | None = None
-    ) -> Reading:
+    def make(io: IoConfig, starts: Any, connection: dict[str, str] | None = None) -> Reading:
         made.append(Reading(tmp_path / f"source{len(made)}", io, starts, connection))
         return made[-1]
 
@@ -177,6 +186,53 @@ def test_what_transactions_have_committed_is_read_and_nothing_else(
     producer.commit_transaction(60)
     until(lambda: reading.latest() == {"0": 19})
     assert reading.rows({"0": 16}, {"0": 19}) == [(16, b"open"), (17, b"open")]
+
+
+def test_all_topics_of_a_pattern_are_read_and_topics_come_and_go(
+    kafka: Kafka, readings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create("clicks-eu", 2)
+    kafka.create("clicks-us")
+    kafka.create("others-clicks-eu")
+    kafka.produce("clicks-eu", [b"eu0"] * 3)
+    kafka.produce("clicks-eu", [b"eu1"], partition=1)
+    kafka.produce("clicks-us", [b"us0"] * 2)
+    io = dataclasses.replace(an_io(kafka.servers, "(clicks|__consumer).*"), has_pattern=True)
+    eu_0, eu_1, us_0, jp_0 = (
+        TopicPartition(f"clicks-{topic}", number)
+        for topic, number in (("eu", 0), ("eu", 1), ("us", 0), ("jp", 0))
+    )
+    found = ask_kafka(io)
+    assert (found.earliest, found.latest) == (
+        {eu_0: 0, eu_1: 0, us_0: 0},
+        {eu_0: 3, eu_1: 1, us_0: 2},
+    )
+    properties = librdkafka_properties(io.consumer, {})
+    last = last_records(io.topic, properties, 1, partitions=8, has_pattern=True)
+    assert last == ({eu_0: 2, eu_1: 0, us_0: 1}, found.latest)
+    reading = readings(io, {eu_0: 1, eu_1: 0, us_0: 0})
+    end = reading.latest()
+    assert end == {"clicks-eu:0": 3, "clicks-eu:1": 1, "clicks-us:0": 2}
+    assert reading.topics(reading.begin, end) == [
+        *[("clicks-eu", 0, b"eu0")] * 2,
+        ("clicks-eu", 1, b"eu1"),
+        *[("clicks-us", 0, b"us0")] * 2,
+    ]
+    # The next query finds a new topic, and leaves out a deleted topic. The source continues with
+    # the other topics.
+    kafka.create("clicks-jp")
+    kafka.produce("clicks-jp", [b"jp0"])
+    admin = kafka.admin()
+    admin.delete_topics(["clicks-us"])["clicks-us"].result()
+    until(lambda: set(ask_kafka(io).latest) == {eu_0, eu_1, jp_0})
+    kafka.produce("clicks-eu", [b"more"])
+    impatient(monkeypatch)
+    until(lambda: reading.latest() == {"clicks-eu:0": 4, "clicks-eu:1": 1, "clicks-us:0": 0})
+    place = read_place(reading.folder)
+    assert place is not None
+    assert place.trouble == "clicks-us: it does not exist"
+    nothing = dataclasses.replace(io, topic="none-.*")
+    assert ask_kafka(nothing).latest == {}
 
 
 def test_partitions_that_a_topic_gets_are_found_and_read_from_their_begin(

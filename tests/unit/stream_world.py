@@ -54,15 +54,16 @@ class World:
     """The stream, the store, the tasks, and the memory of their supervisor."""
 
     spec: SupervisorSpec
-    latest: dict[int, int]
-    earliest: dict[int, int] = field(default_factory=dict)
-    stored: dict[int, int] = field(default_factory=dict)
+    latest: dict[Any, int]
+    earliest: dict[Any, int] = field(default_factory=dict)
+    stored: dict[Any, int] = field(default_factory=dict)
     tasks: dict[str, StreamTask] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     now: datetime = NOON
     epoch: int = 1
     failure: str | None = None
-    published: list[tuple[int, int, int]] = field(default_factory=list)
+    troubles: dict[str, str] = field(default_factory=dict)
+    published: list[tuple[Any, int, int]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     has_ended: bool = False
     decisions: tuple[Decision, ...] = ()
@@ -77,7 +78,9 @@ class World:
     def view(self) -> SupervisorView:
         earliest = {partition: self.earliest.get(partition, 0) for partition in self.latest}
         stream: StreamSnapshot | StreamFailure
-        stream = StreamSnapshot(earliest=earliest, latest=dict(self.latest))
+        stream = StreamSnapshot(
+            earliest=earliest, latest=dict(self.latest), troubles=dict(self.troubles)
+        )
         if self.failure is not None:
             stream = StreamFailure(reason=self.failure)
         in_groups = {name for group in self.groups for name in group.tasks}
@@ -139,8 +142,8 @@ class World:
             return
         offsets = {
             partition: min(
-                self.latest[partition] if records is None else offset + records,
-                self.latest[partition],
+                offset + records if records is not None else self.latest.get(partition, offset),
+                self.latest.get(partition, offset),
                 (task.ends or self.latest).get(partition, offset),
             )
             for partition, offset in task.offsets.items()

@@ -109,7 +109,8 @@ def test_a_process_keeps_connections_to_the_last_topics_of_living_tasks_alone(
     closed: list[str] = []
 
     class Topic:
-        def __init__(self, name: str, properties: object) -> None:
+        def __init__(self, name: str, properties: object, *, has_pattern: bool) -> None:
+            assert not has_pattern
             self.name = name
 
         def close(self) -> None:

@@ -190,17 +190,14 @@ def test_what_would_cut_other_chunks_is_no_granularity(value: Any, text: str) ->
         ("a|b", None),
     ],
 )
-def test_a_pattern_of_topics_may_name_one_topic(pattern: str, topic: str | None) -> None:
+def test_a_pattern_that_means_one_topic_is_that_topic(pattern: str, topic: str | None) -> None:
     document = changed(SMALL, f"{IO}.topic", None)
     document = changed(document, f"{IO}.topicPattern", pattern)
     # Druid shows the pattern twice.
     document = changed(document, f"{IO}.stream", pattern)
-    if topic is None:
-        assert f"{IO}.topicPattern: " in _mistakes(document)
-        assert "a supervisor with topic" in _mistakes(document)
-    else:
-        assert _spec(document).io.topic == topic
-        assert read_spec(document).ignored == ()
+    io = _spec(document).io
+    assert (io.topic, io.has_pattern) == (topic or pattern, topic is None)
+    assert read_spec(document).ignored == ()
     assert "topicPattern: is given beside topic" in _mistakes(
         changed(document, f"{IO}.topic", "events")
     )

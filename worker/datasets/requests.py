@@ -23,6 +23,7 @@ from common.model.locks import (
     LockType,
 )
 from common.model.segments import StreamRange
+from common.model.streams.partitions import Partition, read_partition
 from common.model.streams.tasks import TaskReport
 from common.model.topologies import Report
 
@@ -38,7 +39,6 @@ _MOST: Final = 2**63 - 1
 _MOST_SEQUENCES: Final = 10_000
 _DEEPEST: Final = 10
 _WRITE: Final = re.compile(r"[0-9a-f]{16}")
-_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class DatasetRequestError(SchedulerError):
@@ -327,15 +327,18 @@ def _is_shallow(value: object, levels: int) -> bool:
     return True
 
 
-def _by_partition(given: object, place: str) -> dict[int, object]:
+def _by_partition(given: object, place: str) -> dict[Partition, object]:
     if not isinstance(given, dict) or len(given) > _MOST_PARTITIONS:
         raise DatasetRequestError(f"{place} must be an object by partition")
-    if not all(_PARTITION.fullmatch(str(each)) for each in given):
-        raise DatasetRequestError(f"{place} must have numbers of partitions as keys")
-    return {int(partition): value for partition, value in given.items()}
+    try:
+        return {read_partition(partition): value for partition, value in given.items()}
+    except ValueError:
+        raise DatasetRequestError(
+            f"{place} must have partitions as keys: numbers, or topic:number"
+        ) from None
 
 
-def _offsets(given: object, place: str) -> dict[int, int]:
+def _offsets(given: object, place: str) -> dict[Partition, int]:
     return {
         partition: _number(offset, place, 0, _MOST)
         for partition, offset in _by_partition(given, place).items()

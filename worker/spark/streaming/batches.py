@@ -23,6 +23,12 @@ from pyspark.sql import functions as f
 from common.errors import SchedulerError
 from common.model.intervals import Interval
 from common.model.streams.chunks import chunk_of, moment_at
+from common.model.streams.partitions import (
+    Partition,
+    TopicPartition,
+    name_several_topics,
+    number_of,
+)
 from common.model.streams.spec import SupervisorSpec
 from worker.spark.streaming.rollup import CHUNK, finished, merged, partials
 from worker.spark.streaming.rows import Accepted, RowReader, RowState
@@ -74,7 +80,7 @@ class Counts:
 class ParseError:
     """A record that could not be read, or not all of it, with the beginning of its value."""
 
-    partition: int
+    partition: Partition
     offset: int
     flawed: bool
     value: str
@@ -95,7 +101,7 @@ class Written:
 
     counts: Counts = field(default_factory=Counts)
     errors: list[ParseError] = field(default_factory=list)
-    event_times: dict[int, datetime] = field(default_factory=dict)
+    event_times: dict[Partition, datetime] = field(default_factory=dict)
     """The greatest time of a row that was not too late or too early, by partition."""
 
 
@@ -103,7 +109,7 @@ class BatchWriter:
     """Writes the batches of one task, of whose records `partitions` are all partitions."""
 
     def __init__(
-        self, spec: SupervisorSpec, accepted: Accepted, partitions: Collection[int]
+        self, spec: SupervisorSpec, accepted: Accepted, partitions: Collection[Partition]
     ) -> None:
         self._spec = spec
         self._reader = RowReader(spec.schema, spec.io.input_format, accepted)
@@ -154,8 +160,8 @@ class BatchWriter:
         ]
         kept_at = f.when(is_kept, f.col("micros"))
         times = [
-            f.max(f.when(f.col("partition") == each, kept_at)).alias(f"at{each}")
-            for each in self._partitions
+            f.max(f.when(_is_of(each), kept_at)).alias(f"at{place}")
+            for place, each in enumerate(self._partitions)
         ]
         return [*counted, *times]
 
@@ -167,8 +173,8 @@ class BatchWriter:
             thrown_away=figures["thrown_away"],
         )
         self.written.counts += counts
-        for partition in self._partitions:
-            micros = figures[f"at{partition}"]
+        for place, partition in enumerate(self._partitions):
+            micros = figures[f"at{place}"]
             if micros is not None:
                 moment = moment_at(micros)
                 before = self.written.event_times.get(partition, moment)
@@ -179,16 +185,27 @@ class BatchWriter:
         """Keep some of a batch's errors. It is read again, which ends once enough are kept."""
         wrong = rows.where((f.col("state") == int(RowState.UNPARSEABLE)) | f.col("flawed"))
         shown = f.make_valid_utf8(f.substring("value", 1, _MOST_SHOWN).cast("string"))
-        found = wrong.select("partition", "offset", "flawed", shown.alias("shown")).limit(most)
+        columns = ("topic", "partition", "offset", "flawed", shown.alias("shown"))
+        found = wrong.select(*columns).limit(most)
         self.written.errors += [
             ParseError(
-                partition=row["partition"],
+                partition=TopicPartition(row["topic"], row["partition"])
+                if name_several_topics(self._partitions)
+                else row["partition"],
                 offset=row["offset"],
                 flawed=row["flawed"],
                 value=row["shown"] or "",
             )
             for row in found.collect()
         ]
+
+
+def _is_of(partition: Partition) -> Column:
+    """Return the condition that a record is of a partition."""
+    is_number = f.col("partition") == number_of(partition)
+    if isinstance(partition, int):
+        return is_number
+    return (f.col("topic") == partition.topic) & is_number
 
 
 def chunks_of(folder: Path, spec: SupervisorSpec) -> tuple[Interval, ...]:

@@ -7,7 +7,6 @@ not added again. The offsets of the dataset's stream are nobody's business here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from common.errors import SchedulerError
@@ -17,6 +16,7 @@ from common.model.intervals import Interval
 from common.model.locks import BATCH_PRIORITY
 from common.model.streams.bounded import EARLIEST, Bound, read_bound, read_range_spec
 from common.model.streams.consumer import ClientProperties, librdkafka_properties
+from common.model.streams.partitions import Partition
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport
 from orcaflow import datasets
@@ -131,7 +131,7 @@ def assignment_of(dataset: str, starts: Offsets, ends: Offsets) -> Assignment:
 
 def resolved(
     name: str, properties: ClientProperties, start: Bound, end: Bound
-) -> tuple[dict[int, int], dict[int, int]]:
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """Ask the broker for the offsets of bounds. Without any that are named, all partitions count.
 
     A time is the first record that is not before it, and the end of what is there if there is none.
@@ -149,7 +149,7 @@ def resolved(
             )
         first, last = topic.first(partitions), topic.last(partitions)
 
-        def at(bound: Bound) -> dict[int, int]:
+        def at(bound: Bound) -> dict[Partition, int]:
             if bound.offsets is not None:
                 return dict(bound.offsets)
             if bound.time is not None:
@@ -168,5 +168,5 @@ def resolved(
     return starts, {each: max(starts[each], ends[each]) for each in partitions}
 
 
-def _shown(starts: Mapping[int, int], ends: Mapping[int, int]) -> str:
+def _shown(starts: Offsets, ends: Offsets) -> str:
     return ", ".join(f"{each}: {starts[each]} to {ends[each]}" for each in sorted(starts))

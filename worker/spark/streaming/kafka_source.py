@@ -1,4 +1,4 @@
-"""Reads a topic of Kafka as a streaming source of Spark, by `common.kafka_topic`.
+"""Reads topics of Kafka as a streaming source of Spark, by `common.kafka_topic`.
 
 Spark asks for the next offsets between two batches, and never while one runs, so all before the
 start that it names is done: there the source reports its place, and obeys limits to pause or to end
@@ -24,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 
 from common.kafka_topic import BrokerAwayError, Topic
 from common.model.streams.consumer import ClientProperties
+from common.model.streams.partitions import Partition, number_of, topic_of
 from common.model.streams.spec import Offsets
 from common.model.streams.tasks import offsets_document, offsets_of
 from worker.spark.streaming.documents import (
@@ -65,6 +66,7 @@ class KafkaSource(DataSource):
 def options(
     *,
     topic: str,
+    has_pattern: bool = False,
     starts: Offsets,
     folder: Path,
     properties: Path,
@@ -81,6 +83,7 @@ def options(
     """
     return {
         "topic": topic,
+        "has_pattern": str(has_pattern),
         "starts": json.dumps(offsets_document(starts)),
         "folder": str(folder),
         "properties": str(properties),
@@ -94,7 +97,7 @@ def options(
 class _Range(InputPartition):
     """A piece of a batch, for one task."""
 
-    def __init__(self, piece: Piece[int]) -> None:
+    def __init__(self, piece: Piece[Partition]) -> None:
         super().__init__((piece.partition, piece.start, piece.end))
 
 
@@ -103,6 +106,7 @@ class KafkaReader(DataSourceStreamReader):
 
     def __init__(self, options_: MutableMapping[str, str]) -> None:
         self._topic = options_["topic"]
+        self._has_pattern = options_["has_pattern"] == "True"
         self._starts = offsets_of(json.loads(options_["starts"]))
         self._folder = options_["folder"]
         self._properties = options_["properties"]
@@ -110,7 +114,7 @@ class KafkaReader(DataSourceStreamReader):
         self._whole_records = options_["whole_records"] == "True"
         self._rows = int(options_["rows_per_batch"])
         self._fields: list[str] = json.loads(options_["fields"])
-        self._latest: dict[int, int] = {}
+        self._latest: dict[Partition, int] = {}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return offsets_document(self._starts)
@@ -135,22 +139,30 @@ class KafkaReader(DataSourceStreamReader):
         return [_Range(piece) for piece in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number, start, end = partition.value
-        for messages in _topic(self._topic, self._properties).records(number, start, end):
-            yield self._batch(number, messages)
+        place, start, end = partition.value
+        for messages in self._open().records(place, start, end):
+            yield self._batch(place, messages)
 
     def stop(self) -> None:
         _forget(self._topic, self._properties)
 
-    def _look(self, partitions: Sequence[int]) -> str:
-        """Note the latest offsets; return the trouble if the broker does not answer."""
+    def _open(self) -> Topic:
+        return _topic(self._topic, self._properties, has_pattern=self._has_pattern)
+
+    def _look(self, partitions: Sequence[Partition]) -> str:
+        """Note the latest offsets; return the trouble if the broker does not answer.
+
+        If a topic of a pattern is in trouble, the other topics are read.
+        """
+        topic = self._open()
+        topic.troubles = {}
         try:
-            self._latest = _topic(self._topic, self._properties).last(partitions)
+            self._latest = topic.last(partitions)
         except BrokerAwayError as error:
             return str(error)
-        return ""
+        return "; ".join(f"{name}: {why}" for name, why in sorted(topic.troubles.items()))
 
-    def _batch(self, partition: int, messages: Sequence[Any]) -> pa.RecordBatch:
+    def _batch(self, partition: Partition, messages: Sequence[Any]) -> pa.RecordBatch:
         import pyarrow as pa
 
         count = len(messages)
@@ -163,8 +175,8 @@ class KafkaReader(DataSourceStreamReader):
             stamps = pa.array([each.timestamp()[1] for each in messages], pa.int64())
             headers = pa.array([_headers(each) for each in messages], header_type)
         columns = [
-            pa.repeat(self._topic, count),
-            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.repeat(topic_of(partition, self._topic), count),
+            pa.repeat(pa.scalar(number_of(partition), pa.int32()), count),
             pa.array([each.offset() for each in messages], pa.int64()),
             stamps,
             key,
@@ -196,7 +208,7 @@ To connect takes time. A Python of a shared server may read for many streams, on
 """
 
 
-def _topic(name: str, properties: str) -> Topic:
+def _topic(name: str, properties: str, *, has_pattern: bool = False) -> Topic:
     key = name, properties
     topic = _topics.pop(key, None)
     if topic is None:
@@ -204,7 +216,7 @@ def _topic(name: str, properties: str) -> Topic:
         for each in [*over, *_topics][: max(len(over), len(_topics) - _MOST_TOPICS + 1)]:
             _forget(*each)
         document = json.loads(Path(properties).read_text(encoding="utf-8"))
-        topic = Topic(name, ClientProperties.of(document))
+        topic = Topic(name, ClientProperties.of(document), has_pattern=has_pattern)
     _topics[key] = topic
     return topic
 

@@ -104,6 +104,7 @@ def start_query(
     replace(consumer, properties.document())
     source = kafka_source.options(
         topic=spec.io.topic,
+        has_pattern=spec.io.has_pattern,
         starts=starts,
         folder=folder,
         properties=consumer,

@@ -11,11 +11,12 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from common.errors import SchedulerError
+from common.model.streams.partitions import Partition, TopicPartition
 from common.model.streams.spec import Offsets
 from worker.spark.streaming.documents import Limits
 
-Name = TypeVar("Name", int, str)
-"""The names of partitions: numbers in Kafka, texts in a spout."""
+Name = TypeVar("Name", int | TopicPartition, str)
+"""The names of partitions in Kafka, or texts in a spout."""
 
 
 class PastTheEndError(SchedulerError):
@@ -33,7 +34,7 @@ class Piece(Generic[Name]):
 
 def next_offsets(
     begin: Offsets, latest: Offsets, limits: Limits, most_rows: int | None
-) -> dict[int, int]:
+) -> dict[Partition, int]:
     """Return the end of the next batch; `begin` if nothing is to be read now."""
     if limits.paused:
         return dict(begin)

@@ -70,7 +70,13 @@ def warm_up(
     folder.mkdir(mode=0o700)
     try:
         properties = librdkafka_properties(spec.io.consumer, secrets, connection=connection)
-        starts, ends = last_records(spec.io.topic, properties, _RECORDS, partitions=_PARTITIONS)
+        starts, ends = last_records(
+            spec.io.topic,
+            properties,
+            _RECORDS,
+            partitions=_PARTITIONS,
+            has_pattern=spec.io.has_pattern,
+        )
         write_limits(folder, Limits(version=1, ends=ends))
         writer = BatchWriter(spec, Accepted(), starts)
 

@@ -26,8 +26,9 @@ from common.errors import InvalidSpecError, SchedulerError
 from common.model.failures import FailureReason
 from common.model.intervals import Interval, instant_text
 from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
+from common.model.streams.partitions import Partition, shown_partition
 from common.model.streams.reading import read_spec
-from common.model.streams.spec import SupervisorSpec
+from common.model.streams.spec import Offsets, SupervisorSpec
 from common.model.streams.tasks import Assignment, Orders, Sequence, TaskReport, TaskStatus
 from orcaflow import datasets, stream_orders
 from worker.spark.diagnosis.failures import WorkFailedError, is_late_python
@@ -197,7 +198,7 @@ class StreamTask:
         accepted = Accepted(least=assignment.min_time, most=assignment.max_time)
         self._writer = BatchWriter(spec, accepted, assignment.starts)
         self._reading = _Reading(folder=self._partials(self._course.sequences[0]))
-        self._event_times: dict[int, dict[int, datetime]] = {}
+        self._event_times: dict[int, dict[Partition, datetime]] = {}
         self._place: Place | None = None
         self._failure: BaseException | None = None
         self._publishing: tuple[Sequence, Future[None]] | None = None
@@ -315,7 +316,11 @@ class StreamTask:
             {
                 "trouble": "" if place is None else place.trouble,
                 "parse": [
-                    {"partition": each.partition, "offset": each.offset, "value": each.value}
+                    {
+                        "partition": shown_partition(each.partition),
+                        "offset": each.offset,
+                        "value": each.value,
+                    }
                     for each in written.errors[:_SHOWN_ERRORS]
                 ],
             },
@@ -405,10 +410,10 @@ class StreamTask:
         """Publish the files of a sequence with the offsets that they stand for."""
         covered = datasets.Range(
             stream=self._spec.io.topic,
-            starts=sequence.start,
-            ends=sequence.end or {},
+            starts={shown_partition(each): at for each, at in sequence.start.items()},
+            ends={shown_partition(each): at for each, at in (sequence.end or {}).items()},
             max_event_times={
-                partition: instant_text(at)
+                shown_partition(partition): instant_text(at)
                 for partition, at in self._event_times[sequence.id].items()
             },
         )
@@ -453,5 +458,5 @@ def failure_of(error: BaseException) -> BaseException:
     return error
 
 
-def _shown(offsets: Mapping[int, int]) -> str:
+def _shown(offsets: Offsets) -> str:
     return ", ".join(f"{partition}: {offsets[partition]}" for partition in sorted(offsets))
