@@ -87,9 +87,12 @@ class StreamVersionList(Answer):
 
 
 class PartitionLag(Answer):
-    """A partition of a stream, and what no task has read of it."""
+    """A partition of a stream, and what no task has read of it.
 
-    partition: int
+    It is a number. For a supervisor with a pattern of topics it is `topic:number`.
+    """
+
+    partition: int | str
     latest: int
     lag: int | None
 
@@ -129,10 +132,13 @@ class StreamRequest(Answer):
 
 
 class StreamReset(Shape):
-    """The offsets to read from; or the partitions to forget; or `all` of them."""
+    """The offsets to read from; or the partitions to forget; or `all` of them.
 
-    offsets: dict[int, int] | None = None
-    partitions: list[int] | None = None
+    Partitions are numbers, or `topic:number` with a pattern of topics; `topic:*` forgets a topic.
+    """
+
+    offsets: dict[str, int] | None = None
+    partitions: list[int | str] | None = None
     all: bool = False
 
 

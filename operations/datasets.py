@@ -15,7 +15,8 @@ from common.model.intervals import Interval, IntervalError, read_interval
 from common.model.lock_needs import is_dataset_name
 from common.model.segments import Segment
 from common.store.people.datasets import DatasetSummary, dataset_summaries, sees_rows
-from common.store.streams.segments import PartitionOffset, offsets, used_segments
+from common.store.streams.offsets import PartitionOffset, offsets_of_dataset
+from common.store.streams.segments import used_segments
 from operations.dataset_rows import SECONDS, read_rows
 from operations.errors import UsageError
 from operations.session import Session, operation
@@ -73,7 +74,7 @@ def show_dataset(
         found = used_segments(db, name, wanted, limit=None if most is None else most + 1)
         if most is not None and len(found) > most:
             _refuse_more(most)
-        return DatasetView(summary=summary, segments=found, offsets=offsets(db, name))
+        return DatasetView(summary=summary, segments=found, offsets=offsets_of_dataset(db, name))
 
 
 @operation

@@ -5,15 +5,23 @@ Nothing is written. A look takes the right to reset.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from common.model.streams.partitions import Partition
 from common.model.streams.reading import read_spec
-from common.model.streams.spec import SupervisorSpec
+from common.model.streams.spec import Offsets, SupervisorSpec
+from common.model.streams.tasks import offsets_of
 from common.store.people.supervisors import SupervisorView
-from common.store.streams.segments import offsets as stored_offsets
+from common.store.streams.offsets import offsets_of_dataset
 from operations.session import Session
-from operations.streams import check_active, check_operator, stream_given
+from operations.streams import (
+    check_active,
+    check_kind,
+    check_operator,
+    chosen_partitions,
+    stream_given,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +32,7 @@ class PartitionReset:
     the last run, where it is known.
     """
 
-    partition: int
+    partition: Partition
     stored: int | None
     start: int | None
     latest: int | None
@@ -61,21 +69,23 @@ def plan_reset(
     session: Session,
     stream: str,
     *,
-    partitions: Collection[int] | None = None,
-    offsets: Mapping[int, int] | None = None,
+    partitions: Collection[Partition] | None = None,
+    topics: Collection[str] = (),
+    offsets: Offsets | None = None,
 ) -> ResetPlan:
     """Return what `reset_stream`, or with `offsets` `reset_stream_to`, would do."""
     check_operator(session, stream)
     view = stream_given(session, stream).view
     with session.engine.connect() as db:
-        stored = {each.partition: each.offset for each in stored_offsets(db, view.id)}
-    known: Mapping[str, int] = view.status.get("latestOffsets") or {}
-    latest = {int(each): offset for each, offset in known.items()}
+        stored = {each.key: each.offset for each in offsets_of_dataset(db, view.id)}
+    latest = offsets_of(view.status.get("latestOffsets") or {})
+    named = chosen_partitions(view, partitions, topics, stored=stored)
     if offsets is not None:
         check_active(view)
+        check_kind(view, offsets)
         chosen = sorted(offsets)
     else:
-        chosen = sorted({*stored, *latest} if partitions is None else partitions)
+        chosen = sorted({*stored, *latest} if named is None else named)
     return ResetPlan(
         view=view,
         rows=tuple(
@@ -87,7 +97,7 @@ def plan_reset(
             )
             for each in chosen
         ),
-        is_whole=partitions is None and offsets is None,
+        is_whole=named is None and offsets is None,
         from_earliest=_begins_at_the_earliest(view),
     )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from common.destinations import listed
-from common.errors import NotAllowedError, NotFoundError
+from common.errors import InvalidSpecError, NotAllowedError, NotFoundError
 from common.masking import (
     CONSUMER_PROPERTIES,
     MASK,
@@ -27,18 +27,19 @@ from common.masking import (
 from common.model.grants import GrantKind, cure, missing
 from common.model.rights import Action
 from common.model.states import FINISHED_TASK_CODES, TaskState
+from common.model.streams.partitions import Partition, TopicPartition, number_of
 from common.model.streams.properties import ROUTE
 from common.model.streams.reading import Rules, read_spec
 from common.model.streams.requests import RequestKind
-from common.model.streams.spec import SupervisorSpec
-from common.model.streams.tasks import offsets_document
+from common.model.streams.spec import Offsets, SupervisorSpec
+from common.model.streams.tasks import offsets_document, offsets_of
 from common.store.connect import Connection
 from common.store.people import supervisors as store
 from common.store.people.datasets import own_dataset
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.streams.connections import kafka_connection
-from common.store.streams.segments import offsets as stored_offsets
+from common.store.streams.offsets import drop_offsets, offsets_of_dataset, other_stream
 from operations.errors import NameTakenError, UsageError
 from operations.projects import authored_project, project_given
 from operations.repeating import Once, first_answer, keep_answer
@@ -289,24 +290,27 @@ def reset_stream(
     session: Session,
     stream: str,
     *,
-    partitions: Collection[int] | None,
+    partitions: Collection[Partition] | None,
+    topics: Collection[str] = (),
     once: Once | None = None,
 ) -> int:
     """Forget the offsets of these partitions, or of all: they are read as those of a new one.
 
-    Records between the former and the new start are read twice or never. Of partitions that are
+    `topics` of a supervisor with a pattern stand for all their partitions. Records between the
+    former and the new start are read twice or never. Of partitions that are
     named, what is published between the order and its execution stays. Returns the id of the
     request; 0 if the supervisor has ended, and it was done at once.
     """
     _check_numbers(partitions or (), ())
     with _ordered(session, "reset", stream) as (made, found):
+        stored = {each.key: each.offset for each in offsets_of_dataset(made.db, found.id)}
+        partitions = chosen_partitions(found, partitions, topics, stored=stored)
         if not found.active:
-            store.forget_offsets(made.db, found.id, partitions)
+            drop_offsets(made.db, found.id, partitions)
             return 0
         body: dict[str, Any] = {}
         if partitions is not None:
             body["offsets"] = offsets_document(dict.fromkeys(partitions, 0))
-            stored = {each.partition: each.offset for each in stored_offsets(made.db, found.id)}
             seen = {each: stored[each] for each in partitions if each in stored}
             body |= {"seen": offsets_document(seen)} if seen else {}
         return _request(session, made, found, RequestKind.RESET, body, once=once)
@@ -314,7 +318,7 @@ def reset_stream(
 
 @operation
 def reset_stream_to(
-    session: Session, stream: str, *, offsets: Mapping[int, int], once: Once | None = None
+    session: Session, stream: str, *, offsets: Offsets, once: Once | None = None
 ) -> int:
     """Have partitions read from these offsets on; returns the id of the request."""
     if not offsets:
@@ -322,6 +326,7 @@ def reset_stream_to(
     _check_numbers(offsets, offsets.values())
     with _ordered(session, "resetOffsets", stream) as (made, found):
         check_active(found)
+        check_kind(found, offsets)
         body = {"offsets": offsets_document(offsets)}
         return _request(session, made, found, RequestKind.RESET_OFFSETS, body, once=once)
 
@@ -444,15 +449,60 @@ def _check_connection(db: Connection, spec: SupervisorSpec, project_id: int) -> 
         raise NotFoundError(f"connection: {missing(kind, name)}: {cure(kind, name)}")
 
 
-def _check_numbers(partitions: Iterable[int], offsets: Iterable[int]) -> None:
-    if not all(0 <= each <= _MOST_PARTITION for each in partitions):
+def chosen_partitions(
+    view: SupervisorView,
+    partitions: Collection[Partition] | None,
+    topics: Collection[str],
+    *,
+    stored: Collection[Partition],
+) -> Collection[Partition] | None:
+    """Return the partitions of a reset, with all known ones of these topics; None for all."""
+    if partitions is None and not topics:
+        return None
+    found = set(partitions or ())
+    check_kind(view, found)
+    known = {*stored, *offsets_of(view.status.get("latestOffsets") or {})}
+    for topic in topics:
+        own = {each for each in known if isinstance(each, TopicPartition) and each.topic == topic}
+        if not own:
+            raise UsageError(
+                "partitions",
+                f"the supervisor does not read a topic {topic!r:.260}; see"
+                f" `orcaflow stream lag {view.id}`",
+            )
+        found |= own
+    return sorted(found)
+
+
+def check_kind(view: SupervisorView, partitions: Iterable[Partition]) -> None:
+    """Refuse plain numbers for a supervisor with a pattern, and topics for any other."""
+    try:
+        spec = read_spec(view.document or {}).spec
+    except InvalidSpecError:
+        # A master names the mistakes of such a version.
+        return
+    if not isinstance(spec, SupervisorSpec):
+        return
+    for each in partitions:
+        if isinstance(each, TopicPartition) is not spec.io.has_pattern:
+            raise UsageError(
+                "offsets",
+                f"{each}: supervisor {view.id!r} reads the topics of a pattern; name partitions"
+                " with their topic, as clicks:0"
+                if spec.io.has_pattern
+                else f"{each}: supervisor {view.id!r} reads one topic; name partitions by number",
+            )
+
+
+def _check_numbers(partitions: Iterable[Partition], offsets: Iterable[int]) -> None:
+    if not all(0 <= number_of(each) <= _MOST_PARTITION for each in partitions):
         raise UsageError("offsets", f"partitions are numbers from 0 to {_MOST_PARTITION}")
     if not all(0 <= each <= _MOST_OFFSET for each in offsets):
         raise UsageError("offsets", f"offsets are numbers from 0 to {_MOST_OFFSET}")
 
 
 def _check_stream(db: Connection, spec: SupervisorSpec) -> None:
-    other = store.other_stream(db, spec.id, spec.io.topic)
+    other = other_stream(db, spec.id, spec.io.topic, has_pattern=spec.io.has_pattern)
     if other is not None:
         raise NotAllowedError(
             f"dataset {spec.id!r} has offsets of the stream {other!r}; to have it read"

@@ -9,8 +9,9 @@ from typing import Any, Final
 from api.druid.table import Call, RefusedError, Row, moment, moment_in, refused
 from common.errors import NotFoundError
 from common.model.rights import Action
+from common.model.streams.partitions import read_partition, topic_of
 from common.model.streams.reading import read_spec
-from common.model.streams.spec import SupervisorSpec
+from common.model.streams.spec import IoConfig, SupervisorSpec
 from common.model.streams.tasks import offsets_of
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.strict_json import strict_json
@@ -146,14 +147,25 @@ def reset_offsets(call: Call) -> dict[str, Any]:
     view = _given(call).view
     partitions = _object(_object(_document(call), "the body").get("partitions"), "partitions")
     stream = partitions.get("stream") or partitions.get("topic")
-    topic = _io(view)[0]
-    if stream not in (None, topic):
-        raise refused(400, f"the stream of [{call.id}] is [{topic}], not [{stream!s:.200}]")
+    io = _io(view)
     given = partitions.get("partitionOffsetMap") or partitions.get("partitionSequenceNumberMap")
     try:
         offsets = offsets_of(_object(given, "partitions.partitionOffsetMap"))
+        if io.has_pattern and isinstance(stream, str) and stream != io.topic:
+            # One topic of the pattern, with the numbers of its partitions.
+            offsets = {
+                read_partition(f"{stream}:{each}") if isinstance(each, int) else each: offset
+                for each, offset in offsets.items()
+            }
+            if all(topic_of(each, io.topic) == stream for each in offsets):
+                stream = None
     except (TypeError, ValueError):
-        raise refused(400, "partitionOffsetMap: partitions and offsets are numbers") from None
+        raise refused(
+            400,
+            "partitionOffsetMap: partitions (0, or topic:0 with a pattern) and offsets are numbers",
+        ) from None
+    if stream not in (None, io.topic):
+        raise refused(400, f"the stream of [{call.id}] is [{io.topic}], not [{stream!s:.200}]")
     operations.reset_stream_to(call.session, call.id, offsets=offsets)
     return {"id": call.id}
 
@@ -250,25 +262,26 @@ def _listed(view: SupervisorView, *, is_full: bool, is_system: bool) -> dict[str
     if is_full:
         row["spec"] = _spec(view)
     if is_system:
-        row |= {"specString": json.dumps(_spec(view)), "type": "kafka", "source": _io(view)[0]}
+        row |= {"specString": json.dumps(_spec(view)), "type": "kafka", "source": _io(view).topic}
     return row
 
 
-def _io(view: SupervisorView) -> tuple[str, int, int]:
-    """The topic, the replicas and the seconds of tasks, by the specification."""
+def _io(view: SupervisorView) -> IoConfig:
+    """Return what the specification has of the stream and of its tasks."""
     spec = read_spec(view.document or {}).spec
     assert isinstance(spec, SupervisorSpec)
-    return spec.io.topic, spec.io.replicas, int(spec.io.task_duration.total_seconds())
+    return spec.io
 
 
 def _payload(view: SupervisorView) -> dict[str, Any]:
     status = view.status
-    topic, replicas, seconds = _io(view)
+    io = _io(view)
+    seconds = int(io.task_duration.total_seconds())
     return {
         "dataSource": view.id,
-        "stream": topic,
+        "stream": io.topic,
         "partitions": status.get("partitions", 0),
-        "replicas": status.get("replicas", replicas),
+        "replicas": status.get("replicas", io.replicas),
         "durationSeconds": status.get("durationSeconds", seconds),
         "activeTasks": _tasks(status.get("activeTasks", ())),
         "publishingTasks": _tasks(status.get("publishingTasks", ())),

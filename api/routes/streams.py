@@ -24,6 +24,7 @@ from api.stream_answers import (
     StreamVersionList,
     SubmittedStream,
 )
+from common.model.streams.partitions import read_chosen, read_partition
 from operations import streams as operations
 from operations.documents.streams import (
     counts_row,
@@ -126,10 +127,21 @@ def reset_stream(
     once = once_of(idempotency_key, f"stream.reset {id}", given)
     if sum((bool(given.offsets), bool(given.partitions), given.all)) != 1:
         raise UsageError("body", "has offsets, partitions or all, one of them")
-    if given.offsets:
-        made = operations.reset_stream_to(session, id, offsets=given.offsets, once=once)
+    try:
+        offsets = {read_partition(each): offset for each, offset in (given.offsets or {}).items()}
+        partitions, topics = read_chosen(given.partitions or ())
+    except ValueError as error:
+        raise UsageError("body", f"{error}; write 0, topic:0 or topic:*") from None
+    if offsets:
+        made = operations.reset_stream_to(session, id, offsets=offsets, once=once)
     else:
-        made = operations.reset_stream(session, id, partitions=given.partitions or None, once=once)
+        made = operations.reset_stream(
+            session,
+            id,
+            partitions=partitions if given.partitions else None,
+            topics=topics,
+            once=once,
+        )
     return {"id": id, "request": made}
 
 

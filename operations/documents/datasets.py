@@ -6,7 +6,7 @@ from pathlib import Path
 
 from common.model.segments import Segment
 from common.store.people.datasets import DatasetSummary
-from common.store.streams.segments import PartitionOffset
+from common.store.streams.offsets import PartitionOffset
 from operations.datasets import DatasetView
 
 

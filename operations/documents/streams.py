@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from common.model.states import TaskState
+from common.model.streams.partitions import shown_partition
+from common.model.streams.tasks import offsets_of
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from operations.streams import Submitted, shown_document
 
@@ -75,11 +77,11 @@ def counts_row(task: StreamTaskView) -> dict[str, object]:
 
 def lag_rows(view: SupervisorView) -> list[dict[str, object]]:
     """The partitions of the stream at the last run, and what no task had read of them."""
-    latest = view.status.get("latestOffsets") or {}
-    behind = view.status.get("minimumLag") or {}
+    latest = offsets_of(view.status.get("latestOffsets") or {})
+    behind = offsets_of(view.status.get("minimumLag") or {})
     return [
-        {"partition": int(each), "latest": latest[each], "lag": behind.get(each)}
-        for each in sorted(latest, key=int)
+        {"partition": shown_partition(each), "latest": latest[each], "lag": behind.get(each)}
+        for each in sorted(latest)
     ]
 
 

@@ -13,12 +13,15 @@ from common.model.lock_needs import LockNeed
 from common.model.locks import Lock, LockGranularity, LockType
 from common.model.segments import Segment, SegmentId
 from common.model.states import TaskState
+from common.model.streams.partitions import Partition, shown_partition
 from common.model.streams.reading import Rules, read_spec
+from common.model.streams.spec import Offsets
+from common.model.streams.tasks import offsets_document
 from common.store.people.datasets import DatasetSummary
 from common.store.people.locks import WaitingLock
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.streams.locks import HeldLock, LockHolder
-from common.store.streams.segments import PartitionOffset
+from common.store.streams.offsets import PartitionOffset
 from operations.datasets import DatasetView, FirstRows
 from operations.locks import LockView
 from operations.stream_definitions import AS_IT_IS, TaskPlace
@@ -135,15 +138,22 @@ def terminate_stream(client: Client, stream: str) -> int:
     return version
 
 
-def reset_stream(client: Client, stream: str, *, partitions: Collection[int] | None) -> int:
-    """Forget the offsets of these partitions, or of all."""
-    body = {"all": True} if partitions is None else {"partitions": list(partitions)}
+def reset_stream(
+    client: Client,
+    stream: str,
+    *,
+    partitions: Collection[Partition] | None,
+    topics: Collection[str] = (),
+) -> int:
+    """Forget the offsets of these partitions and topics, or of all."""
+    chosen = [*map(shown_partition, partitions or ()), *(f"{each}:*" for each in topics)]
+    body: dict[str, Any] = {"partitions": chosen} if chosen else {"all": True}
     return _requested(client, stream, "reset", body)
 
 
-def reset_stream_to(client: Client, stream: str, *, offsets: Mapping[int, int]) -> int:
+def reset_stream_to(client: Client, stream: str, *, offsets: Offsets) -> int:
     """Have partitions read from these offsets on."""
-    return _requested(client, stream, "reset", {"offsets": dict(offsets)})
+    return _requested(client, stream, "reset", {"offsets": offsets_document(offsets)})
 
 
 def hand_over_stream(client: Client, stream: str, *, groups: Collection[int]) -> int:

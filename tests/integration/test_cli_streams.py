@@ -211,6 +211,75 @@ def test_status_and_lag_are_those_of_the_last_run(cli: Cli, db: Engine, tmp_path
     assert (shown["errors"], shown["tasks"]) == ([error], [])
 
 
+def test_a_supervisor_of_several_topics_names_them_in_all_answers_and_orders(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    document = json.loads(Path(a_file(tmp_path)).read_text(encoding="utf-8"))
+    del document["spec"]["ioConfig"]["topic"]
+    document["spec"]["ioConfig"]["topicPattern"] = "clicks-.*"
+    file = tmp_path / "clicks.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert cli("stream", "submit", str(file))[0] == 0
+    status = {
+        "stream": "clicks-.*",
+        "latestOffsets": {"clicks-eu:0": 9, "clicks-eu:10": 3, "clicks-us:0": 4},
+        "minimumLag": {"clicks-eu:0": 2},
+    }
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(status=status))
+        for topic in ("clicks-eu", "clicks-old"):
+            values = {"dataset": "flights", "stream": topic, "partition": 0, "offset": 7}
+            connection.execute(insert(t.dataset_topic_offsets).values(values))
+    assert parsed(cli("stream", "lag", "flights", "-o", "json")) == [
+        {"partition": "clicks-eu:0", "latest": 9, "lag": 2},
+        {"partition": "clicks-eu:10", "latest": 3, "lag": None},
+        {"partition": "clicks-us:0", "latest": 4, "lag": None},
+    ]
+    reset = ("stream", "reset", "flights")
+    for good in (
+        ("--offset", "clicks-eu:0=15"),
+        ("--partition", "clicks-us:0"),
+        ("--partition", "clicks-eu:*", "--partition", "clicks-old:*"),
+    ):
+        assert cli(*reset, *good)[0] == 0, good
+    for wrong, said in (
+        (("--partition", "0"), "as clicks:0"),
+        (("--offset", "0=1"), "as clicks:0"),
+        (("--partition", "clicks-asia:*"), "does not read a topic"),
+        (("--partition", "c l:0"), "is not a partition"),
+        (("--offset", "clicks-eu:0"), "PARTITION=OFFSET"),
+    ):
+        code, _, err = cli(*reset, *wrong)
+        assert (code, said in " ".join(err.split())) == (2, True), (wrong, err)
+    with db.connect() as connection:
+        row = t.supervisor_command.c
+        found = connection.execute(select(row.kind, row.body).order_by(row.id)).all()
+    assert [tuple(each) for each in found] == [
+        ("RESET_OFFSETS", {"offsets": {"clicks-eu:0": 15}}),
+        ("RESET", {"offsets": {"clicks-us:0": 0}}),
+        (
+            "RESET",
+            {
+                "offsets": {"clicks-eu:0": 0, "clicks-eu:10": 0, "clicks-old:0": 0},
+                "seen": {"clicks-eu:0": 7, "clicks-old:0": 7},
+            },
+        ),
+    ]
+    # One topic has other offsets, and another pattern the same.
+    code, _, err = cli("stream", "submit", a_file(tmp_path))
+    assert (code, "has offsets of the stream 'clicks-eu'" in err) == (4, True)
+    document["spec"]["ioConfig"]["topicPattern"] = "clicks.*"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert parsed(cli("stream", "submit", str(file), "-o", "json"))["outcome"] == "changed"
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(active=False))
+    assert cli(*reset, "--partition", "clicks-eu:0")[0] == 0
+    assert cli(*reset, "--all")[0] == 0
+    with db.connect() as connection:
+        left = select(func.count()).select_from(t.dataset_topic_offsets)
+        assert connection.scalar(left) == 0
+
+
 def a_stream_task(db: Engine, name: str, state: TaskState, **values: Any) -> None:
     """Insert a task of the supervisor `flights` that has ended."""
     is_good = state is TaskState.SUCCESS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import re
 from typing import Any
@@ -19,6 +20,7 @@ from tests.builders import NOON
 from tests.integration.api_worlds import a_world, worlds
 from tests.integration.cli_rows import an_attempt, an_instance
 from tests.integration.console_visits import get, session_of
+from tests.unit.stream_specs import SMALL
 
 pytestmark = pytest.mark.usefixtures("at_console")
 PLACE = "/streams/ours"
@@ -219,6 +221,32 @@ def test_a_reset_says_what_it_will_do_and_is_one_order_however_often_it_is_sent(
         assert f'value="{wrong}"' in told.text
         assert post(client, ada, "reset", partitions=wrong).status_code == 422
     assert len(requests(db)) == 1
+
+
+@pytest.mark.usefixtures("read")
+def test_topics_of_a_pattern_are_shown_and_reset(client: TestClient, ada: str, db: Engine) -> None:
+    document = copy.deepcopy(SMALL)
+    del document["spec"]["ioConfig"]["topic"]
+    document["spec"]["ioConfig"]["topicPattern"] = "clicks-.*"
+    status = {"latestOffsets": {"clicks-eu:0": 2000}, "minimumLag": {"clicks-eu:0": 500}}
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor).values(spec=document))
+        connection.execute(update(t.supervisor_runtime).values(status=status))
+        values = {"dataset": "ours", "stream": "clicks-eu", "partition": 0, "offset": 1200}
+        connection.execute(insert(t.dataset_topic_offsets).values(values))
+    assert ">clicks-eu:0<" in get(client, PLACE, ada).text
+    for text, cell in (
+        ("clicks-eu:0=1000", "200 records are published twice"),
+        ("clicks-eu:*", "what was not read yet is never read"),
+    ):
+        shown = post(client, ada, "reset/check", partitions=text)
+        assert (shown.status_code, cell in shown.text) == (200, True), text
+    assert post(client, ada, "reset", partitions="clicks-eu:*").status_code == 303
+    assert requests(db)[-1] == (
+        "RESET",
+        {"offsets": {"clicks-eu:0": 0}, "seen": {"clicks-eu:0": 1200}},
+    )
+    assert post(client, ada, "reset", partitions="0").status_code == 422
 
 
 @pytest.mark.usefixtures("read")

@@ -156,6 +156,34 @@ def test_a_script_that_knows_druid_alone_keeps_a_supervisor(ada: Ask, db: Engine
     assert SECRET not in str(history)
 
 
+def test_a_supervisor_with_a_pattern_names_topics_as_druid_does(ada: Ask, db: Engine) -> None:
+    spec = copy.deepcopy(SPEC)
+    del spec["spec"]["ioConfig"]["topic"]
+    spec["spec"]["ioConfig"]["topicPattern"] = "clicks-.*"
+    assert ada("POST", "supervisor", spec) == (200, {"id": "flights"})
+    shown = ada("GET", "supervisor/flights")[1]
+    assert shown["spec"]["ioConfig"]["topicPattern"] == "clicks-.*"
+    assert ada("POST", "supervisor", shown)[0] == 200
+    assert ada("GET", "supervisor/flights/status")[1]["payload"]["stream"] == "clicks-.*"
+    assert ada("GET", "supervisor", system="")[1][0]["source"] == "clicks-.*"
+
+    def reset(stream: str, **offsets: int) -> Any:
+        named = {key.replace("__", ":").replace("_", "-"): at for key, at in offsets.items()}
+        body = {"partitions": {"type": "end", "stream": stream, "partitionOffsetMap": named}}
+        return ada("POST", "supervisor/flights/resetOffsets", body)
+
+    assert reset("clicks-.*", clicks_eu__0=7)[0] == 200
+    body = {"partitions": {"stream": "clicks-us", "partitionOffsetMap": {"1": 9}}}
+    assert ada("POST", "supervisor/flights/resetOffsets", body)[0] == 200
+    assert reset("other", clicks_eu__0=7)[0] == 400
+    body["partitions"]["stream"] = "clicks-.*"
+    assert ada("POST", "supervisor/flights/resetOffsets", body)[0] == 400
+    with db.connect() as connection:
+        row = t.supervisor_command.c
+        put = connection.scalars(select(row.body).order_by(row.id)).all()
+    assert put == [{"offsets": {"clicks-eu:0": 7}}, {"offsets": {"clicks-us:1": 9}}]
+
+
 def test_a_specification_that_druid_shows_is_submitted_as_it_is(ada: Ask) -> None:
     status, answer = ada("POST", "supervisor", as_shown())
     assert (status, answer["id"]) == (200, "clicks")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from api.console.rendering import rendered
 from api.console.table import Serve, Visit, order, page
 from api.policy import Policy
 from common.model.rights import Action
+from common.model.streams.partitions import Partition, read_chosen, read_partition
 from common.store.people.rights import Thing
 from common.store.people.stream_tasks import StreamTaskInfo
 from common.store.people.supervisors import StreamTaskView, SupervisorView
@@ -107,8 +109,14 @@ def look_at_reset(visit: Visit) -> Response:
     partitions = visit.form.get("partitions", "")
     plan, mistake = None, None
     try:
-        chosen, offsets = _chosen(visit)
-        plan = plan_reset(visit.session, visit.name, partitions=chosen, offsets=offsets)
+        chosen = _chosen(visit)
+        plan = plan_reset(
+            visit.session,
+            visit.name,
+            partitions=chosen.partitions,
+            topics=chosen.topics,
+            offsets=chosen.offsets,
+        )
     except UsageError as error:
         # Whoever may not reset is told so, and not what is wrong with the form.
         streams.check_operator(visit.session, visit.name)
@@ -128,12 +136,18 @@ def look_at_reset(visit: Visit) -> Response:
 
 
 def _reset(visit: Visit) -> None:
-    partitions, offsets = _chosen(visit)
+    chosen = _chosen(visit)
     once = visit.once("stream.reset", visit.name)
-    if offsets is not None:
-        streams.reset_stream_to(visit.session, visit.name, offsets=offsets, once=once)
+    if chosen.offsets is not None:
+        streams.reset_stream_to(visit.session, visit.name, offsets=chosen.offsets, once=once)
     else:
-        streams.reset_stream(visit.session, visit.name, partitions=partitions, once=once)
+        streams.reset_stream(
+            visit.session,
+            visit.name,
+            partitions=chosen.partitions,
+            topics=chosen.topics,
+            once=once,
+        )
 
 
 def _hand_over(visit: Visit) -> None:
@@ -143,27 +157,47 @@ def _hand_over(visit: Visit) -> None:
     streams.hand_over_stream(visit.session, visit.name, groups=groups, once=once)
 
 
-def _chosen(visit: Visit) -> tuple[list[int] | None, dict[int, int] | None]:
-    """Read `all`, `0 3` or `0=1500 3=0`: partitions to forget, None for all, else offsets."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """The partitions and topics to forget, None for all partitions; or the offsets to read from."""
+
+    partitions: list[Partition] | None = None
+    topics: list[str] = field(default_factory=list)
+    offsets: dict[Partition, int] | None = None
+
+
+def _chosen(visit: Visit) -> _Chosen:
+    """Read `all`, `0 3`, `0=1500 3=0`, `clicks:0`, `clicks:0=1500` or `clicks:*`."""
     words = visit.form.get("partitions", "").replace(",", " ").split()
     if words == [_ALL]:
-        return None, None
+        return _Chosen()
     if not words:
         raise UsageError("partitions", visit.said("is missing"))
     pairs = [each.partition("=") for each in words]
-    numbers = [_number(visit, "partitions", partition) for partition, _, _ in pairs]
-    if len(set(numbers)) < len(numbers):
+    partitions, topics = _partitions(visit, [each for each, _, _ in pairs])
+    if len({*partitions, *topics}) < len(pairs):
         raise UsageError("partitions", visit.said("has a partition twice"))
     named = [bool(equals) for _, equals, _ in pairs]
     if not any(named):
-        return numbers, None
-    if not all(named):
+        return _Chosen(partitions=partitions, topics=topics)
+    if topics or not all(named):
         raise UsageError(
             "partitions",
             visit.said("has partitions with an offset and without one"),
         )
     offsets = [_number(visit, "partitions", offset) for _, _, offset in pairs]
-    return None, dict(zip(numbers, offsets, strict=True))
+    return _Chosen(offsets=dict(zip(partitions, offsets, strict=True)))
+
+
+def _partitions(visit: Visit, words: list[str]) -> tuple[list[Partition], list[str]]:
+    for word in words:
+        try:
+            read_chosen([word])
+        except ValueError:
+            raise UsageError(
+                "partitions", visit.said("%(text)s is no number", text=f"{word!r:.50}")
+            ) from None
+    return read_chosen(words)
 
 
 def _number(visit: Visit, field: str, text: str) -> int:
@@ -234,9 +268,12 @@ def _handed_over(tasks: Iterable[StreamTaskInfo]) -> list[StreamTaskInfo]:
 
 
 def _offsets(given: object) -> str:
-    """Return offsets as `0=1500 1=0`; reports are written by processes of tenants."""
-    found = {key: value for key, value in _object(given).items() if str(key).isdigit()}
-    return " ".join(f"{key}={found[key]}" for key in sorted(found, key=int))
+    """Return offsets as `0=1500 1=0` or `a:0=15`; processes of tenants write reports."""
+    found: dict[Partition, object] = {}
+    for key, value in _object(given).items():
+        with suppress(ValueError):
+            found[read_partition(key)] = value
+    return " ".join(f"{key}={found[key]}" for key in sorted(found))
 
 
 def _object(given: object) -> Mapping[str, Any]:

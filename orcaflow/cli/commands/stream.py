@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from orcaflow.cli.output import (
     write,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from common.model.streams.partitions import Partition
 
 app = typer.Typer(
     help="Supervisors of streams: they keep topics of Kafka flowing into datasets.",
@@ -199,6 +203,7 @@ def resume(supervisor: _Id) -> None:
         "Examples:\n"
         "  orcaflow stream reset flights --offset 0=1500 --offset 1=0\n"
         "  orcaflow stream reset flights --partition 3\n"
+        "  orcaflow stream reset clicks --partition clicks-eu:0 --partition 'clicks-us:*'\n"
         "  orcaflow stream reset flights --all\n"
     )
 )
@@ -210,7 +215,10 @@ def reset(
         typer.Option(metavar="PARTITION=OFFSET", help="Read this partition from there on."),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option(help="Forget the offset of this partition.", min=0)
+        list[str] | None,
+        typer.Option(
+            help="Forget the offset of this partition: 3; with topicPattern, topic:3 or topic:*."
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Forget the offsets of all.")] = False,
 ) -> None:
@@ -227,7 +235,10 @@ def reset(
         if offset:
             made = reset_stream_to(session, supervisor, offsets=_offsets(offset))
         else:
-            made = reset_stream(session, supervisor, partitions=partition or None)
+            partitions, topics = _partitions(partition or ())
+            made = reset_stream(
+                session, supervisor, partitions=partitions if partition else None, topics=topics
+            )
     if made:
         write(f"supervisor {supervisor} will be reset: request {made}")
     else:
@@ -270,13 +281,32 @@ def _text(file: str) -> str:
         raise typer.BadParameter(f"{file} is no UTF-8") from error
 
 
-def _offsets(given: list[str]) -> dict[int, int]:
-    offsets: dict[int, int] = {}
+def _offsets(given: list[str]) -> dict[Partition, int]:
+    from common.model.streams.partitions import read_partition
+
+    offsets: dict[Partition, int] = {}
     for each in given:
-        partition, _, offset = each.partition("=")
-        if not (partition.isdecimal() and offset.isdecimal()):
-            raise typer.BadParameter(f"--offset takes PARTITION=OFFSET, as 0=1500, not {each!r}")
-        if int(partition) in offsets:
+        name, _, offset = each.partition("=")
+        try:
+            partition = read_partition(name)
+        except ValueError:
+            partition = None
+        if partition is None or not (offset.isascii() and offset.isdigit()):
+            raise typer.BadParameter(
+                f"--offset takes PARTITION=OFFSET, as 0=1500 or clicks:0=1500, not {each!r}"
+            )
+        if partition in offsets:
             raise typer.BadParameter(f"--offset names the partition {partition} twice")
-        offsets[int(partition)] = int(offset)
+        offsets[partition] = int(offset)
     return offsets
+
+
+def _partitions(given: Iterable[str]) -> tuple[list[Partition], list[str]]:
+    from common.model.streams.partitions import read_chosen
+
+    try:
+        return read_chosen(given)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--partition: {error}; write 3, or topic:3 or topic:* with a topicPattern"
+        ) from None
