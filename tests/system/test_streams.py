@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -221,3 +223,92 @@ def test_each_record_is_published_once_whoever_is_killed(
     worker = cluster.metrics(Kind.WORKER, after.port)
     assert worker['ds_publications_total{outcome="published"}'] >= 1
     assert worker['ds_stream_records_total{kind="processed"}'] >= 5
+
+
+def test_each_record_of_all_topics_of_a_pattern_is_published_once(
+    cluster: PrivateCluster, broker: Broker, tmp_path: Path
+) -> None:
+    document = copy.deepcopy(SMALL)
+    document["spec"]["dataSchema"]["dataSource"] = "clicks"
+    del document["spec"]["ioConfig"]["topic"]
+    document["spec"]["ioConfig"] |= {
+        "topicPattern": "clicks-.*",
+        "consumerProperties": {"bootstrap.servers": broker.servers},
+        "startDelay": "PT0S",
+        "period": "PT1S",
+    }
+    document["spec"]["tuningConfig"] = {
+        "type": "kafka",
+        "offsetFetchPeriod": "PT5S",
+        "repartitionTransitionDuration": "PT0S",
+    }
+    produced: dict[str, int] = {}
+
+    def produce(topic: str, count: int) -> None:
+        """Append events, each with a number that no other has."""
+        begin = produced.setdefault(topic, 0)
+        first = 1_000_000 * list(produced).index(topic) + begin
+        broker.produce(topic, 0, [
+            json.dumps({"at": "2026-11-20T04:30:00Z", "origin": topic, "number": each}).encode()
+            for each in range(first, first + count)
+        ])  # fmt: skip
+        produced[topic] = begin + count
+
+    def tasks() -> list[tuple[int, str, dict[str, int]]]:
+        """Return the attempts that read or wait, with what they report."""
+        return cluster.rows(
+            "SELECT i.id, s.status->>'state', s.status->'current' FROM t_ds_stream_task s"
+            " JOIN t_ds_task_instance i ON i.id = s.task_instance_id"
+            " WHERE s.supervisor = 'clicks' AND NOT s.closed AND i.state = 1 ORDER BY i.id"
+        )
+
+    def all_read(besides: int = 0) -> int:
+        wanted = {f"{topic}:0": count for topic, count in produced.items()}
+        found: list[int] = []
+
+        def is_read() -> bool:
+            reading = [each for each in tasks() if each[1] == "READING" and each[0] != besides]
+            found[:] = [each[0] for each in reading if each[2] == wanted]
+            return bool(found)
+
+        until(is_read)
+        return found[0]
+
+    for topic in ("clicks-eu", "clicks-us"):
+        broker.create(topic, 1)
+    # Without `useEarliestOffset`, only new topics are read from the earliest offset.
+    file = tmp_path / "clicks.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    submitted = cluster.told("stream", "submit", str(file), "--profile", "default")
+    assert submitted["outcome"] == "created"
+    until(lambda: [each for each in tasks() if each[1] == "READING"])
+    produce("clicks-eu", 30)
+    produce("clicks-us", 20)
+    first = all_read()
+    # What this task has read and not published is read again by another one.
+    for pid in task_processes(cluster.home, first):
+        os.kill(pid, signal.SIGKILL)
+    produce("clicks-us", 5)
+    all_read(besides=first)
+    broker.create("clicks-jp", 1)
+    produce("clicks-jp", 7)
+    all_read()
+    lag = {each["partition"] for each in cluster.told("stream", "lag", "clicks")}
+    assert lag == {"clicks-eu:0", "clicks-jp:0", "clicks-us:0"}
+    assert cluster.orcaflow("stream", "suspend", "clicks").returncode == 0
+    stored = (
+        'SELECT stream, partition, "offset" FROM t_ds_dataset_topic_offsets'
+        " WHERE dataset = 'clicks' ORDER BY stream"
+    )
+    until(lambda: cluster.rows(stored) == [(each, 0, produced[each]) for each in sorted(produced)])
+    rows = cluster.told(
+        *("dataset", "query", "clicks", "--columns", "number,rows", "--limit", "10000")
+    )
+    found = Counter({each["number"]: 0 for each in rows})
+    for each in rows:
+        found[each["number"]] += each["rows"]
+    assert found == Counter(
+        1_000_000 * place + each
+        for place, count in enumerate(produced.values())
+        for each in range(count)
+    )
