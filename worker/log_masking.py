@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,7 @@ _MOST_BYTES: Final = 1024 * 1024
 """Of all secrets of an attempt together, in all spellings."""
 _FORMS: Final = 20
 """The approximate size of all forms of a secret together, in multiples of its size."""
+_FEW_SECRETS: Final = 50
 _NO_LINE_END: Final = re.compile(rb"[^\r\n]")
 _MARKER: Final = b"{setValue("
 _LOOK_BACK_BYTES: Final = 66 * 1024
@@ -123,8 +124,22 @@ class LogMask:
         return max(0, self._search.longest_bytes - 1)
 
     @property
+    def is_quick(self) -> bool:
+        """True if a small part of a log is masked within milliseconds.
+
+        To prepare the search for thousands of secrets takes a second.
+        """
+        return len(self.secrets) <= _FEW_SECRETS or "_search" in self.__dict__
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a text contains one of the secrets, in any form."""
+        return bool(self.secrets) and bool(self._search.spans(_bytes(text)))
+
+    @property
     def settled(self) -> int:
         """The offset before which nothing will be masked any more; not while it masks."""
+        if not self.is_quick:
+            return 0
         spared = min((start for start, _ in self._spared), default=self._done)
         return max(0, min(self._done - self._overlap, spared))
 
@@ -137,10 +152,12 @@ class LogMask:
         return end - self._done if end >= self._done else max(end, 1)
 
     def mask(self, log: int, *, limit: int | None = None) -> None:
-        """Mask what has been added, or the part before `limit`. The log must be open for reading.
+        """Mask what was added, or the part before `limit`. The log must be open for reading."""
+        for _ in self._steps(log, limit=limit):
+            pass
 
-        No more than a step of it is in memory.
-        """
+    def _steps(self, log: int, *, limit: int | None = None) -> Iterator[None]:
+        """Mask as `mask` does, one step at a time. No more than a step of the log is in memory."""
         end = os.fstat(log).st_size
         if self._done > end:
             # Somebody has emptied it.
@@ -157,18 +174,31 @@ class LogMask:
             block = block[: end - start]
             self._mask_block(log, block, start)
             self._done = start + len(block)
+            yield
 
     def cut(self, log: int, *, limit_bytes: int, before: Cut | None) -> Cut | None:
         """Cut the log as `task_log.cut` does, and mask it; no part of a secret is left at the cut.
 
         It is cut first, so that no more is read than stays.
         """
+        steps = self.cut_in_steps(log, limit_bytes=limit_bytes, before=before)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                cut: Cut | None = end.value
+                return cut
+
+    def cut_in_steps(
+        self, log: int, *, limit_bytes: int, before: Cut | None
+    ) -> Generator[None, None, Cut | None]:
+        """Cut and mask the log as `cut` does, one step of masking at a time."""
         if not task_log.is_too_long(log, limit_bytes):
-            self.mask(log)
+            yield from self._steps(log)
             return before
         if before is None:
             # The head may end within a secret.
-            self.mask(log, limit=limit_bytes // 2 + self._overlap)
+            yield from self._steps(log, limit=limit_bytes // 2 + self._overlap)
         cut = task_log.cut(
             log,
             limit_bytes=limit_bytes,
@@ -178,7 +208,7 @@ class LogMask:
         )
         if cut is not None:
             self._restart(min(self._done, cut.head_end))
-        self.mask(log)
+        yield from self._steps(log)
         return cut
 
     def finish(self, log: int, spans: Iterable[tuple[int, int]] = ()) -> None:

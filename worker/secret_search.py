@@ -7,9 +7,11 @@ are also masked.
 A needle with a byte that is rare in logs is found by that byte: `bytes.find` skips to a single byte
 at the speed of memory, and one pass serves all needles with the same byte. Any other needle is
 searched for as a whole. An attacker could make a rare byte frequent in a log; the search then stops
-using that byte for the log. A log may also consist of a secret alone, such as one letter in a row.
-After many matches in one block, everything from the next match of a needle to its last one is a
-single place.
+using that byte for the log. Many needles have an index instead (`worker.secret_index`): its search
+takes the same time for any number of needles.
+
+A log may also consist of a secret alone, such as one letter in a row. After many matches in one
+block, everything from the next match of a needle to its last one is a single place.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from worker.secret_index import SecretIndex
 
 Span: TypeAlias = tuple[int, int]
 
 _MOST_LOOKED_AT: Final = 64
+_MOST_SINGLE: Final = 64
+"""The maximum number of needles that are searched for without an index."""
 _SHORTEST_LINE: Final = 32
 """The minimum length of lines that split an encoded needle."""
 _RARE: Final = 0.002
@@ -74,6 +81,17 @@ class SecretSearch:
             *((each, False) for each in self._plain),
             *((each, True) for each in self._encoded),
         ]
+        self._index: SecretIndex | None = None
+        self._encoded_index: SecretIndex | None = None
+        if len(left) > _MOST_SINGLE:
+            # Imported here, because numpy takes 20 MB of memory and few workers need it.
+            from worker.secret_index import SHORTEST, SecretIndex
+
+            self._index = SecretIndex(each for each in self._plain if len(each) >= SHORTEST)
+            self._encoded_index = SecretIndex(
+                each for each in self._encoded if len(each) >= SHORTEST
+            )
+            left = [each for each in left if len(each[0]) < SHORTEST]
         while left:
             # The byte of the most needles first, because each byte costs a pass over a block.
             covers = Counter(byte for text, _ in left for byte in _rare_bytes(text))
@@ -97,10 +115,15 @@ class SecretSearch:
         matches = _Matches(_MOST_MATCHES)
         for needle in self._whole:
             found.update(matches.runs(block, needle))
-        if self._whole_encoded:
+        if self._whole_encoded or self._encoded_index is not None:
             ends = _LineEnds(block)
             for needle in self._whole_encoded:
                 found.update(_edged(block, each) for each in ends.spans(needle, matches))
+            if self._encoded_index is not None:
+                runs = ends.indexed(self._encoded_index, matches)
+                found.update(_edged(block, each) for each in runs)
+        if self._index is not None:
+            found.update(self._index.runs(block, is_over=matches.is_over))
         return _merged(found)
 
     def _add(self, byte: int, needle: _Needle) -> None:
@@ -153,8 +176,19 @@ class _LineEnds:
         for at, end in matches.each(self._joined, needle):
             begin, last = self._place(at), self._place(end - 1)
             # The text between two matches that are one place may have any number of line ends.
-            if last + 1 - begin <= len(needle) + _breaks(needle) or end - at > len(needle):
+            if last + 1 - begin <= len(needle) + _breaks(len(needle)) or end - at > len(needle):
                 yield begin, last + 1
+
+    def indexed(self, index: SecretIndex, matches: _Matches) -> Iterator[Span]:
+        """Yield the places of encoded needles in the block; matches that touch are one place."""
+        has_ends = len(self._joined) < len(self._block)
+        accepts = self._is_near if has_ends else None
+        for at, end in index.runs(self._joined, is_over=matches.is_over, accepts=accepts):
+            yield self._place(at), self._place(end - 1) + 1
+
+    def _is_near(self, at: int, size: int) -> bool:
+        """Return whether a match has no more line ends within it than an encoded text has."""
+        return self._place(at + size - 1) + 1 - self._place(at) <= size + _breaks(size)
 
     def _place(self, at: int) -> int:
         if self._keys is None:
@@ -173,7 +207,7 @@ class _Matches:
         """Yield the matches of a needle in their order. The last one may contain several."""
         at = text.find(needle)
         while at >= 0:
-            if self._is_over():
+            if self.is_over():
                 yield at, text.rindex(needle) + len(needle)
                 return
             yield at, at + len(needle)
@@ -185,7 +219,7 @@ class _Matches:
         begin = text.find(needle)
         while begin >= 0:
             last = begin
-            while not (is_over := self._is_over()):
+            while not (is_over := self.is_over()):
                 # Of the matches that overlap this one, the last: it may be one letter in a row.
                 overlapping = text.rfind(needle, last + 1, last + 2 * size)
                 if overlapping < 0:
@@ -196,18 +230,19 @@ class _Matches:
             yield begin, last + size
             begin = text.find(needle, last + 1)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Count one match; return True if there were too many before it."""
         self._left -= 1
         return self._left < 0
 
 
-def _breaks(needle: bytes) -> int:
-    """Return the maximum number of line-end bytes inside an encoded needle."""
-    return 2 * (len(needle) // _SHORTEST_LINE + 1)
+def _breaks(size: int) -> int:
+    """Return the maximum number of line-end bytes inside an encoded needle of this length."""
+    return 2 * (size // _SHORTEST_LINE + 1)
 
 
 def _reach(needle: bytes) -> int:
-    return len(needle) + _breaks(needle) + 2 + _MOST_PADDING
+    return len(needle) + _breaks(len(needle)) + 2 + _MOST_PADDING
 
 
 def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
@@ -217,10 +252,13 @@ def _at(block: bytes, at: int, needle: _Needle) -> Iterator[Span]:
         if begin >= 0 and block.startswith(text, begin):
             yield begin, begin + len(text)
         return
-    before = block[at - 1] if at else -1
-    if needle.at and before != text[needle.at - 1] and before not in _LINE_ENDS:
-        return
-    more = _breaks(text)
+    if needle.at:
+        if not at:
+            return  # The needle starts before the block.
+        before = block[at - 1]
+        if before != text[needle.at - 1] and before not in _LINE_ENDS:
+            return
+    more = _breaks(len(text))
     low = max(0, begin - more)
     around = _LineEnds(block[low : begin + len(text) + more])
     for first, end in around.spans(text, _Matches(_MOST_MATCHES)):

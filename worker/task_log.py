@@ -12,7 +12,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.masking import MASK, is_secret, mask_setting, mask_text, printable, secrets_in
+from common.masking import (
+    MASK,
+    SHORTEST_MASKED,
+    is_secret,
+    mask_setting,
+    mask_text,
+    printable,
+    secrets_in,
+)
 from common.store.worker.ports import ClaimedTask
 
 _PREFIX = "[orcaflow]"
@@ -38,11 +46,7 @@ def header(
     if argv:
         command = mask_setting(" ".join(map(printable, argv)), secrets)
         lines.append(f"{_PREFIX} runs {_cut(command, _SHOWN_COMMAND_CHARS)}")
-    declared = [
-        f"{printable(name)}={MASK if is_secret(name) else _shown(value, secrets)}"
-        for name, value in parameters.items()
-        if not name.startswith("system.")
-    ]
+    declared = _declared(parameters, secrets)
     if declared:
         lines.append(f"{_PREFIX} parameters {', '.join(declared)}")
     return "\n".join(lines) + "\n"
@@ -131,8 +135,25 @@ def _line_start_before(log: int, position: int) -> int:
     return position if last < 0 else start + last + 1
 
 
-def _shown(value: str, secrets: Sequence[str]) -> str:
-    return _cut(mask_setting(printable(value), secrets), _SHOWN_VALUE_CHARS)
+def _declared(parameters: Mapping[str, str], secrets: Sequence[str]) -> list[str]:
+    """Return the parameters as texts without secrets."""
+    given = {name: value for name, value in parameters.items() if not name.startswith("system.")}
+    shown = [name for name in given if not is_secret(name)]
+    # All values are searched together: there may be thousands of them, and of secrets.
+    values = "\n".join(printable(given[name]) for name in shown)
+    for secret in sorted({each for each in secrets if len(each) >= SHORTEST_MASKED}, key=_order):
+        values = values.replace(printable(secret), MASK)
+    texts = dict(zip(shown, values.split("\n"), strict=True)) if shown else {}
+    return [
+        f"{printable(name)}="
+        + (_cut(mask_setting(texts[name]), _SHOWN_VALUE_CHARS) if name in texts else MASK)
+        for name in given
+    ]
+
+
+def _order(secret: str) -> tuple[int, str]:
+    # Longer ones first: otherwise the rest of a secret that starts with another one would be shown.
+    return -len(secret), secret
 
 
 def _cut(text: str, limit: int) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from common.masking import MASK
+from common.store.worker.ports import AttemptPaths
+from tests.claims import a_claimed_task
 from worker import log_masking, task_log
 from worker.log_masking import LogMask, maskable
+from worker.processes.log_cutting import LogCutter
 from worker.task_log import Cut
 
 SECRET = "hunter2-p@ss"
@@ -151,3 +156,49 @@ def test_a_secret_that_arrives_in_small_parts_is_masked(log: int) -> None:
         mask.mask(log)
         assert not mask.left_bytes(log)
     assert text(log) == f"a header\n{'*' * 12}"
+
+
+def _note(ended: list[int], number: int, _: Cut | None) -> None:
+    ended.append(number)
+
+
+def test_x94_a_small_log_does_not_wait_until_large_ones_are_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_masking, "_STEP_BYTES", 100)
+    cutter = LogCutter(limit_bytes=1_000_000)
+    ended: list[int] = []
+    logs = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT | os.O_APPEND) for name in "abc"]
+    for number, file in enumerate(logs):
+        os.write(file, SECRET.encode() * (3 if number == 2 else 100))
+        cutter.cut(
+            number,
+            file,
+            before=None,
+            mask=LogMask((SECRET,), spares_outputs=False),
+            done=partial(_note, ended, number),
+        )
+    cutter.run_once()
+    assert ended == [2, 0, 1]
+    assert not [each for each in logs if set(text(each)) != {"*"}]
+    for file in logs:
+        os.close(file)
+
+
+def test_x94_thousands_of_secrets_are_not_prepared_on_the_supervisor_s_thread(log: int) -> None:
+    mask = LogMask((f"secret-{number}" for number in range(1_000)), spares_outputs=False)
+    assert not mask.is_quick
+    os.write(log, b"secret-17 secret-x\n")
+    assert (mask.settled, mask.is_quick) == (0, False)
+    mask.mask(log)
+    assert (text(log), mask.is_quick) == ("********* secret-x\n", True)
+    assert LogMask(("secret-17",), spares_outputs=False).is_quick
+
+
+def test_x94_thousands_of_parameters_are_shown_without_thousands_of_secrets() -> None:
+    secrets = {f"token_{number}": f"{number:05d}-hidden" for number in range(1_000)}
+    repeated = {f"p{number}": f"is {number:05d}-hidden\t." for number in range(1_000)}
+    paths = AttemptPaths(execute_path="/nowhere", log_path="/nowhere/log")
+    shown = task_log.header(a_claimed_task(paths), (), {**secrets, **repeated})
+    assert "-hidden" not in shown
+    assert f"p7=is {MASK}\\t., p8=" in shown

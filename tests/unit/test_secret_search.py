@@ -8,18 +8,25 @@ import random
 import shlex
 import tracemalloc
 from base64 import b64encode, encodebytes, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 
 from common.masking import encodings, quotations
-from worker import log_masking, secret_search
+from worker import log_masking, secret_index, secret_search
 from worker.log_masking import LogMask
+from worker.secret_index import SecretIndex
 from worker.secret_search import SecretSearch, Span
 
 SECRETS = ("hunter2-p@ss", 'it\'s a "secret" & more', "correct horse battery", "pä$$wörd+/=9")
+
+
+@pytest.fixture(params=[0, 1_000], ids=["by index", "one by one"])
+def most_single(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search with an index, and without one."""
+    monkeypatch.setattr(secret_search, "_MOST_SINGLE", request.param)
 
 
 def masked(path: Path, written: bytes, *secrets: str, step: int | None = None) -> bytes:
@@ -35,6 +42,7 @@ def masked(path: Path, written: bytes, *secrets: str, step: int | None = None) -
     return found
 
 
+@pytest.mark.usefixtures("most_single")
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_is_masked_as_programs_print_it(tmp_path: Path, secret: str) -> None:
     raw = secret.encode()
@@ -91,6 +99,7 @@ def test_a_secret_in_base_64_is_masked_whatever_the_sizes_of_reading(
         )
 
 
+@pytest.mark.usefixtures("most_single")
 @pytest.mark.parametrize("letters", [b"abAB12@Q\n", b"ab\n"])
 def test_the_search_finds_what_a_plain_search_finds(letters: bytes) -> None:
     draw = random.Random(3)
@@ -119,6 +128,7 @@ def test_a_log_full_of_a_rare_byte_is_searched_for_whole_secrets(tmp_path: Path)
     assert found.count(b"@") == 300_000
 
 
+@pytest.mark.usefixtures("most_single")
 @pytest.mark.parametrize("encoded", [False, True])
 def test_x92_a_log_that_consists_of_a_secret_takes_little_memory(encoded: bool) -> None:
     """Each of these needles matches at nearly every byte, which gave 60 million places."""
@@ -135,6 +145,45 @@ def test_x92_a_log_that_consists_of_a_secret_takes_little_memory(encoded: bool) 
     assert most < 20_000_000
 
 
+def test_the_index_finds_what_single_searches_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(5)
+    for letters in (b"ab", b"abAB12@Q+/", b"ab", b"abcdefghQ") * 60:
+        sets = [
+            {bytes(draw.choices(letters, k=draw.randrange(1, 40))) for _ in range(12)}
+            for _ in range(2)
+        ]
+        pieces = [*sets[0], *sets[1], letters, b"\n", b"\r\n", b"=", b"a" * 30]
+        block = b"".join(draw.choices(pieces, k=40))
+        block = b"".join(
+            bytes((byte,)) + draw.choice((b"",) * 20 + (b"\n", b"\r\n")) for byte in block
+        )
+        found = []
+        for most in (0, 1_000):
+            monkeypatch.setattr(secret_search, "_MOST_SINGLE", most)
+            spans = SecretSearch(*sets).spans(block)
+            places = {at for begin, end in spans for at in range(begin, end)}
+            found.append({at for at in places if block[at] not in b"\r\n"})
+        assert found[0] == found[1], (sets, block)
+
+
+def test_x94_many_secrets_cost_no_more_lookups_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(9)
+    looked: list[int] = []
+    look = secret_index.SecretIndex._found
+
+    def found(index: SecretIndex, text: bytes, at: int) -> tuple[Sequence[int], int]:
+        looked.append(at)
+        return look(index, text, at)
+
+    monkeypatch.setattr(secret_index.SecretIndex, "_found", found)
+    letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 \n"
+    secrets = [bytes(draw.choices(letters[:62], k=10)) for _ in range(10_000)]
+    block = bytes(draw.choices(letters, k=100_000)) + secrets[17]
+    search = SecretSearch(secrets)
+    assert search.spans(block) == [(100_000, 100_010)]
+    assert len(looked) < len(block) // 100
+
+
 def test_x92_a_rare_byte_of_many_secrets_is_given_up_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -147,9 +196,16 @@ def test_x92_a_rare_byte_of_many_secrets_is_given_up_early(
     find = secret_search._at
     monkeypatch.setattr(secret_search, "_at", look)
     block = b"Zq00 " * 10_000 + b"Zq007"
-    search = SecretSearch(b"Zq%03d" % number for number in range(400))
+    search = SecretSearch(b"Zq%03d" % number for number in range(60))
     assert search.spans(block) == [(len(block) - 5, len(block))]
     assert len(looks) < 2_000
+
+
+@pytest.mark.usefixtures("most_single")
+def test_a_block_may_start_within_a_needle() -> None:
+    search = SecretSearch((), [b"aGVsQG8"])
+    assert search.spans(b"GVsQG8 aGVsQG8 QG8") == [(7, 14)]
+    assert search.spans(b"GVs aGVs\nQG8") == [(4, 12)]
 
 
 def test_after_many_matches_the_rest_up_to_the_last_one_is_one_place() -> None:

@@ -235,7 +235,8 @@ class Adoption:
             if record.outputs is not None and result.state is TaskState.SUCCESS:
                 if cut is not None and record.outputs.log_from is not None:
                     task_log.write_line(output, CUT_PUTS_OUT_NOTHING)
-                reader = OutputReader(record.outputs, output, secrets=secrets)
+                known = mask or LogMask((), spares_outputs=False)
+                reader = OutputReader(record.outputs, output, holds_secret=known.is_in)
                 read_outputs(reader, result, reader.read_all)
                 spans = reader.secret_spans
                 if result.state is TaskState.SUCCESS and (taken := reader.summary()):

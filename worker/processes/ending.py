@@ -368,11 +368,8 @@ class Ending:
                 attempt.note(CUT_PUTS_OUT_NOTHING)
             attempt.act_at = None
             attempt.result = result
-            attempt.reading = OutputReader(
-                attempt.outputs,
-                attempt.log,
-                secrets=() if attempt.log_mask is None else attempt.log_mask.secrets,
-            )
+            mask = attempt.log_mask or LogMask((), spares_outputs=False)
+            attempt.reading = OutputReader(attempt.outputs, attempt.log, holds_secret=mask.is_in)
             self._reading[attempt.id] = attempt
         else:
             if attempt.log_mask is not None:

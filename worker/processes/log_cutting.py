@@ -4,6 +4,9 @@ Giving back what a task has written within a second may take the file system lon
 hundred processes. The supervisor's thread finds logs that are too long, or have grown and may hold
 secrets (`worker.log_masking`), and asks for each, one request at a time for a log, and is told when
 it is done; it alone writes to logs otherwise.
+
+The logs take turns, a part of a log at a time. So the end of an attempt does not wait until the
+large logs of other attempts are masked.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,7 +31,7 @@ class _Request:
     task_instance_id: int
     log: int
     before: task_log.Cut | None
-    mask: LogMask | None
+    steps: Generator[None, None, task_log.Cut | None]
     done: Callable[[task_log.Cut | None], None]
 
 
@@ -63,27 +66,41 @@ class LogCutter:
         """
         # A descriptor of its own: the attempt's may be closed meanwhile, and mean another file.
         own = os.dup(log)
+        act = _cut_in_steps if mask is None else mask.cut_in_steps
+        steps = act(own, limit_bytes=self.limit_bytes, before=before)
         self._waiting.append(
             _Request(
-                task_instance_id=task_instance_id, log=own, before=before, mask=mask, done=done
+                task_instance_id=task_instance_id, log=own, before=before, steps=steps, done=done
             )
         )
         self._wake()
 
     def run_once(self) -> timedelta:
-        """Cut and mask what waits; how long to rest."""
+        """Cut and mask the logs that wait, by turns; return how long to rest."""
         while self._waiting:
             request = self._waiting.popleft()
             cut = request.before
             try:
-                act = task_log.cut if request.mask is None else request.mask.cut
-                cut = act(request.log, limit_bytes=self.limit_bytes, before=cut)
-            except OSError as error:
-                log.warning(
+                next(request.steps)
+            except StopIteration as end:
+                cut = end.value
+            except Exception:
+                # The trouble of one log must not stop the worker.
+                log.exception(
                     "task log could not be cut or masked",
-                    extra={"task_instance_id": request.task_instance_id, "error": str(error)},
+                    extra={"task_instance_id": request.task_instance_id},
                 )
-            finally:
-                os.close(request.log)
-                request.done(cut)
+            else:
+                self._waiting.append(request)
+                continue
+            os.close(request.log)
+            request.done(cut)
         return _IDLE
+
+
+def _cut_in_steps(
+    log: int, *, limit_bytes: int, before: task_log.Cut | None
+) -> Generator[None, None, task_log.Cut | None]:
+    """Cut a log without secrets, in a single step."""
+    yield from ()
+    return task_log.cut(log, limit_bytes=limit_bytes, before=before)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
 from common.errors import SchedulerError
-from common.masking import SHORTEST_MASKED, is_secret, spellings
+from common.masking import is_secret
 from common.params import DataType, Property, properties_json
 from worker.workspace import is_own_file
 
@@ -86,13 +86,19 @@ class Declared:
 class OutputReader:
     """Reads one attempt's outputs, step by step; whoever steps it owns the log's descriptor.
 
-    It reads the log up to its size at creation. An output that contains one of `secrets` is marked
-    as secret, so it is masked when it is shown and in the logs of tasks that receive it.
+    It reads the log up to its size at creation. An output for which `holds_secret` returns True is
+    marked as secret, so it is masked when it is shown and in the logs of tasks that receive it.
     """
 
-    def __init__(self, declared: Declared, log: int, *, secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        declared: Declared,
+        log: int,
+        *,
+        holds_secret: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._declared = declared
-        self._secrets = spellings(each for each in secrets if len(each) >= SHORTEST_MASKED)
+        self._holds_secret = holds_secret
         self._log = log
         self._position = declared.log_from or 0
         # A process that got away could write for ever.
@@ -137,9 +143,6 @@ class OutputReader:
             )
             for name, value in sorted(self._kept.items())
         )
-
-    def _holds_secret(self, value: str) -> bool:
-        return any(each in value for each in self._secrets)
 
     def summary(self) -> str | None:
         """Return the line for the log: names only, since a value may be a secret."""

@@ -366,7 +366,8 @@ class Supervisor:
             return True
         is_too_long = task_log.is_too_long(attempt.log, self._cutter.limit_bytes)
         left_bytes = 0 if mask is None else mask.left_bytes(attempt.log)
-        if mask is not None and 0 < left_bytes <= _MASKED_HERE_BYTES and not is_too_long:
+        is_small = 0 < left_bytes <= _MASKED_HERE_BYTES and not is_too_long
+        if mask is not None and is_small and mask.is_quick:
             # The cutter's thread would take longer to answer than this takes.
             mask.mask(attempt.log)
         elif is_too_long or left_bytes:
