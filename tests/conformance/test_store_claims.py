@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from common.model.grants import GrantKind
 from common.store import tables as t
+from common.store.worker.claims import WITHOUT_QUEUE
 from common.store.worker.ports import TaskStore
 from common.store.worker.tasks import PostgresTaskStore
+from common.task_types import task_type_spec
 from tests.builders import NOON
 from tests.conformance.store_tables import (
     FOLDERS,
@@ -72,3 +74,24 @@ def test_the_tenant_of_the_creator_is_checked_only_where_tasks_run_as_tenants(
     ):
         tasks = PostgresTaskStore(db.engine, checks_creators=checks)
         assert claimed(tasks, list(submit(db, owned, name))) == {name: lacks}
+
+
+def test_an_attempt_of_a_cluster_with_queues_gets_the_queue_of_its_run(
+    postgres_tables: PostgresTables,
+) -> None:
+    db = postgres_tables
+    db.empty()
+    owned = a_run(db, process_definition_id=a_definition(db))
+    tasks = PostgresTaskStore(db.engine, checks_creators=False)
+    submitted = {name: submit(db, owned, name, task_type=name)[0] for name in ("SHELL", "SPARK")}
+    found = tasks.claim(WORKER, list(submitted.values()), folders=FOLDERS, now=NOON)
+    assert {each.task_type for each in found} == set(submitted)
+    assert next(each.queue for each in found if each.task_type == "SPARK") == "default"
+
+
+def test_a_type_that_is_claimed_without_a_queue_has_no_key_for_one() -> None:
+    of_queues = {
+        name: any(key.name == "queue" for key in task_type_spec(name).keys)
+        for name in ("SPARK", *WITHOUT_QUEUE)
+    }
+    assert of_queues == {"SPARK": True, **dict.fromkeys(WITHOUT_QUEUE, False)}
