@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
     Boolean,
     ColumnElement,
@@ -31,9 +33,11 @@ from sqlalchemy import (
     case,
     cast,
     column,
+    false,
     func,
     insert,
     literal,
+    null,
     or_,
     select,
     update,
@@ -239,35 +243,55 @@ def hint(made: Any, run: Any) -> ColumnElement[Any]:
     return case((cast(bindparam("hint_channel"), Text).is_not(None), cast(told, Text)))
 
 
-_ALL_CHANGED: Final = and_(
-    select(func.count()).select_from(_SETTLED).scalar_subquery()
-    == select(func.sum(_OWNED.c.ends)).scalar_subquery(),
-    select(func.count()).select_from(_MADE).scalar_subquery()
-    == select(func.sum(_OWNED.c.begins)).scalar_subquery(),
-    select(func.count()).select_from(_OVER).scalar_subquery()
-    == select(func.count(_OWNED.c.over_at)).scalar_subquery(),
-)
-_SAVE: Final = FixedStatement(
-    select(
+def _number_of(rows: CTE) -> ColumnElement[int]:
+    return select(func.count()).select_from(rows).scalar_subquery()
+
+
+def _any_of(of_row: ColumnElement[bool]) -> ColumnElement[bool]:
+    return select(func.bool_or(of_row)).scalar_subquery()
+
+
+@cache
+def _statement(*, ends_runs: bool, begins_attempts: bool) -> FixedStatement:
+    """Return the statement of a save with these parts.
+
+    A part costs the server time even if it has no rows: the executor opens each index of its table.
+    """
+    are_changed = [_number_of(_SETTLED) == select(func.sum(_OWNED.c.ends)).scalar_subquery()]
+    others_may_wait: ColumnElement[Any] = false()
+    if ends_runs:
+        are_changed.append(
+            _number_of(_OVER) == select(func.count(_OWNED.c.over_at)).scalar_subquery()
+        )
+        others_may_wait = _any_of(_OVER.c.others_may_wait)
+    if begins_attempts:
+        are_changed.append(_number_of(_MADE) == select(func.sum(_OWNED.c.begins)).scalar_subquery())
+    saved = select(
         _OWNED.c.id,
         _OWNED.c.host,
         _OWNED.c.owner_epoch,
         _OWNED.c.process_instance_priority,
         _OWNED.c.worker_group_id,
         _OWNED.c.history_cmd,
-        _MADE.c.id.label("task_id"),
-        _MADE.c.task_instance_priority.label("task_priority"),
-        _MADE.c.worker_group_id.label("task_group_id"),
-        select(func.bool_or(_SETTLED.c.uses_pools)).scalar_subquery().label("frees_slots"),
-        select(func.bool_or(_OVER.c.others_may_wait)).scalar_subquery().label("others_may_wait"),
+        _any_of(_SETTLED.c.uses_pools).label("frees_slots"),
+        others_may_wait.label("others_may_wait"),
         # Divides by zero unless all are as their owner believes: so nothing of it is written.
-        (literal(1, Integer) // case((_ALL_CHANGED, 1), else_=0)).label("is_whole"),
-        hint(_MADE, _OWNED).label("hint"),
+        (literal(1, Integer) // case((and_(*are_changed), 1), else_=0)).label("is_whole"),
     )
-    .join_from(_OWNED, _MADE, _MADE.c.process_instance_id == _OWNED.c.id, isouter=True)
-    .order_by(_MADE.c.id),
-    prepared=True,
-)
+    if begins_attempts:
+        saved = (
+            saved.add_columns(
+                _MADE.c.id.label("task_id"),
+                _MADE.c.task_instance_priority.label("task_priority"),
+                _MADE.c.worker_group_id.label("task_group_id"),
+                hint(_MADE, _OWNED).label("hint"),
+            )
+            .join_from(_OWNED, _MADE, _MADE.c.process_instance_id == _OWNED.c.id, isouter=True)
+            .order_by(_MADE.c.id)
+        )
+    else:
+        saved = saved.add_columns(cast(null(), Integer).label("task_id"))
+    return FixedStatement(saved, prepared=True)
 
 
 HintTarget: TypeAlias = Callable[[int], str | None]
@@ -342,7 +366,8 @@ def save_plainly(db: Connection, save: PlainSave, *, hint_to: HintTarget = no_hi
     None if nothing was written, since no run is still owned, or somebody is to be told of an end.
     """
     channel = channel_of(hint_to, len(save.new))
-    rows = _SAVE.rows(db, _parameters(save) | {"hint_channel": channel})
+    statement = _statement(ends_runs=bool(save.over), begins_attempts=bool(save.new))
+    rows = statement.rows(db, _parameters(save) | {"hint_channel": channel})
     if not rows:
         return None
     owned = {ownership_of(row) for row in rows}

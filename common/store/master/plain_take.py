@@ -268,7 +268,7 @@ _ALL_WRITTEN: Final = and_(
     _number_of(_BEGUN) == cast(bindparam("runs"), Integer),
     _number_of(_MADE) == cast(bindparam("attempts"), Integer),
 )
-_TAKE: Final = FixedStatement(
+_TAKEN: Final = (
     select(
         _BEGUN.c.id,
         _BEGUN.c.process_instance_priority,
@@ -281,11 +281,11 @@ _TAKE: Final = FixedStatement(
         (literal(1, Integer) // case((_ALL_WRITTEN, 1), else_=0)).label("is_whole"),
         hint(_MADE, _BEGUN).label("hint"),
     )
-    .add_cte(_NOTED)
     .join_from(_BEGUN, _MADE, _MADE.c.process_instance_id == _BEGUN.c.id, isouter=True)
-    .order_by(_MADE.c.id),
-    prepared=True,
+    .order_by(_MADE.c.id)
 )
+_TAKE: Final = FixedStatement(_TAKEN, prepared=True)
+_TAKE_FIRES: Final = FixedStatement(_TAKEN.add_cte(_NOTED), prepared=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,7 +428,8 @@ def take_plainly(
         **{f"run_{name}": [row[name] for row in runs] for name in _RUN_COLUMNS},
         **attempt_values(attempts),
     }
-    rows = _TAKE.rows(db, values)
+    has_fires = any(each.plan.command_type is CommandType.SCHEDULER for each in begins)
+    rows = (_TAKE_FIRES if has_fires else _TAKE).rows(db, values)
     return Taken(
         handled=tuple(
             Handled(command_id=each.seen.row.id, plan=each.plan, ownership=owners[each.seen.row.id])
