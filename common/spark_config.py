@@ -24,6 +24,12 @@ from common.masking import SHORT_MASK, is_secret, mask_setting
 CLASSIC: Final = "classic"
 """In place of a profile's name: a driver of the task's own, and no server."""
 
+CONNECT: Final = "connect"
+"""In place of a profile's name: the default profile, with sessions of Spark Connect for scripts."""
+
+WITHOUT_A_TABLE: Final = (CLASSIC, CONNECT)
+"""Names of sessions that a task may give instead of a profile."""
+
 DEFAULT: Final = "default"
 """The profile that is there without any file."""
 
@@ -138,7 +144,7 @@ class SparkConfig:
 
     def is_known(self, name: str) -> bool:
         """True if a task may name this profile."""
-        return name == CLASSIC or name in self.profiles
+        return name in WITHOUT_A_TABLE or name in self.profiles
 
 
 def addresses(urls: str) -> tuple[str, ...]:
@@ -222,11 +228,11 @@ def mistakes(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """
     named = {profile: key for key in values if (profile := _profile_name(key)) is not None}
     for name, key in named.items():
-        if name == CLASSIC:
-            yield key, f"{CLASSIC} is no profile but a private driver; take another name"
+        if name in WITHOUT_A_TABLE:
+            yield key, f"{name} is a kind of session and no profile; take another name"
         elif not _NAME.fullmatch(name):
             yield key, f"{name!r} is no name: it has 1 to 40 of a-z, 0-9, _ and -"
-    known = sorted({DEFAULT, *(name for name in named if name != CLASSIC)})
+    known = sorted({DEFAULT, *(name for name in named if name not in WITHOUT_A_TABLE)})
     for key, value in values.items():
         about = profile_of(key)
         if about is not None and not about[1] and value != {}:
@@ -234,8 +240,9 @@ def mistakes(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         check = _CHECKS.get(key) if about is None else _PROFILE_CHECKS.get(about[1])
         if not isinstance(value, str):
             continue
-        if key == "spark.default_profile" and value not in (CLASSIC, *known):
-            yield key, f"there is no profile {value!r}; known are {', '.join([*known, CLASSIC])}"
+        if key == "spark.default_profile" and value not in (*known, *WITHOUT_A_TABLE):
+            all_names = ", ".join([*known, *WITHOUT_A_TABLE])
+            yield key, f"there is no profile {value!r}; known are {all_names}"
         elif key == "spark.prewarm":
             for name in _listed(value):
                 if name not in known:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from common.model.task_type import TaskKind, TaskTypeSpec, is_open
 from common.params import ParameterError, parse_properties
 from common.params.values import ParameterValueError, check_given
-from common.spark_config import CLASSIC
+from common.spark_config import WITHOUT_A_TABLE
 from common.task_types import task_type_spec
 from operations.definition_document import (
     declared_names,
@@ -55,8 +55,8 @@ def value_mistakes(
 def _unknown_profile(task: str, value: object, profiles: Collection[str]) -> Iterator[str]:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     name = str(value).strip() if is_number or isinstance(value, str) else ""
-    if name and name not in (*profiles, CLASSIC) and not is_open(name):
-        known, shown = ", ".join([*sorted(profiles), CLASSIC]), name[:40]
+    if name and name not in (*profiles, *WITHOUT_A_TABLE) and not is_open(name):
+        known, shown = ", ".join([*sorted(profiles), *WITHOUT_A_TABLE]), name[:40]
         yield (
             f"{task}, params.{_PROFILE}: there is no Spark profile {shown!r} in worker.toml (it has"
             f" {known}); add [spark.profiles.{shown}], here and on the workers"

@@ -86,6 +86,24 @@ def _of_frame() -> bool:
     return _is_set_by(DataFrame, "_jdf")
 
 
+def _java_session_class() -> bool:
+    from pyspark.sql import SparkSession
+
+    return callable(SparkSession._get_j_spark_session_class)
+
+
+def _gateway_client() -> bool:
+    from py4j.java_gateway import JavaGateway
+
+    return _is_set_by(JavaGateway, "_gateway_client")
+
+
+def _create_new_connection() -> bool:
+    from py4j.clientserver import JavaClient
+
+    return callable(JavaClient._create_new_connection)
+
+
 def _default_session() -> bool:
     from pyspark.sql.connect.session import SparkSession
 
@@ -142,6 +160,12 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_streamingCheckpointManager": _of_session("_streamingCheckpointManager"),
     "_gateway": _of_context("_gateway"),
     "_jvm": _of_session("_jvm"),
+    "_jsparkSession": _of_session("_jsparkSession"),
+    "_get_j_spark_session_class": _java_session_class,
+    "_active_spark_context": _of_context("_active_spark_context"),
+    "_initialize_context": _of_context("_initialize_context"),
+    "_gateway_client": _gateway_client,
+    "_create_new_connection": _create_new_connection,
     "_get_default_session": _default_session,
     "_options": _builder_options,
     "_get_operation_statuses": _operation_statuses,

@@ -58,6 +58,8 @@ LONG_JOB = (
     f"""spark.range(0, 10**15, 1, 4).selectExpr("{_REST}").selectExpr("count(rest)").collect()"""
 )
 """Goes on for ever, and leaves the processor to the tests."""
+SERVER = "pyspark-shell"
+"""The argument by which the command of a server is recognized."""
 _ASK = str(Path(task_proxy.__file__))
 _SEEN = {
     name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ
@@ -252,12 +254,12 @@ class SparkHost:
         return [
             pid
             for pid, told in self.children().items()
-            if "SparkConnectServer" in told and any(f"{folder}/" in told for folder in wanted)
+            if SERVER in told and any(f"{folder}/" in told for folder in wanted)
         ]
 
     def pythons(self) -> list[int]:
         """All its processes but the Java machines: tasks, UDFs, and those who stand for them."""
-        return [pid for pid in self.family() if "SparkConnectServer" not in command(pid)]
+        return [pid for pid in self.family() if SERVER not in command(pid)]
 
     def family(self) -> list[int]:
         """All that descends from it, without itself."""

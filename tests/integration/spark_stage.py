@@ -29,8 +29,12 @@ from worker.spark.host.warm_tasks import WarmTask, WarmTasks
 from worker.spark.jvm.java_command import Command
 
 _LISTEN = """
-import signal, socket, sys
+import os, signal, socket, struct, sys
 door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+path = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+with open(path + ".new", "wb") as file:
+    file.write(struct.pack("!ii", int(sys.argv[1]), 6) + b"secret")
+os.rename(path + ".new", path)
 signal.pause()
 """
 _TURN_SECONDS = 0.02

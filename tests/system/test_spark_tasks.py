@@ -18,7 +18,7 @@ import pytest
 from common.process_identity import is_alive, process_start_time
 from operations.daemons import Kind
 from tests import light_jvm
-from tests.integration.spark_host import children, listener, running_jobs
+from tests.integration.spark_host import SERVER, children, listener, running_jobs
 from tests.parity import expected, tasks
 from tests.parity.differences import verdict
 from tests.parity.outcomes import kind_of_difference
@@ -99,7 +99,7 @@ BAD: Mapping[str, tuple[dict[str, object], int, str | None, str]] = {
         spark_task("a", "pass", profile="big"),
         FAILURE,
         "CONFIGURATION",
-        "no Spark profile 'big'; it has default, missing, unreachable, classic",
+        "no Spark profile 'big'; it has default, missing, unreachable, classic, connect",
     ),
     "master": (
         spark_task("a", "pass", profile="unreachable"),
@@ -150,10 +150,16 @@ BAD: Mapping[str, tuple[dict[str, object], int, str | None, str]] = {
         "is set by Orcaflow itself",
     ),
     "context": (
-        spark_task("a", "spark.sparkContext.parallelize([1])"),
+        spark_task("a", "spark.sparkContext.parallelize([1])", profile="connect"),
         FAILURE,
         "UNSUPPORTED",
         "profile: classic",
+    ),
+    "what changes the shared driver": (
+        spark_task("a", "getattr(spark.sparkContext, 'add' + 'File')('/etc/hosts')"),
+        FAILURE,
+        "UNSUPPORTED",
+        "addFile would change the Spark driver that this task shares",
     ),
     "sql table": (
         sql_task("a", "SELECT 1; SELECT * FROM no_such_table"),
@@ -208,7 +214,7 @@ class SparkCluster(PrivateCluster):
 
     def servers(self) -> list[int]:
         """The Java machines that the host keeps."""
-        return [pid for pid, told in children(self.host).items() if "SparkConnectServer" in told]
+        return [pid for pid, told in children(self.host).items() if SERVER in told]
 
     def forks(self) -> list[int]:
         """All else that the host has started: tasks, Pythons for UDFs, its own probes."""
@@ -234,6 +240,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         "MASTER__STOP_DEADLINE_SECONDS": "120",
         "SPARK__PROFILES__DEFAULT__MASTER": "local[2]",
         "SPARK__PROFILES__DEFAULT__DRIVER_MEMORY": "512m",
+        # Else many tasks at once would start a second one.
+        "SPARK__PROFILES__DEFAULT__MAX_SERVERS": "1",
         # A JVM starts slowly beside others.
         "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
         "SPARK__PROFILES__DEFAULT__CONF": json.dumps(

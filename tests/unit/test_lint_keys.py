@@ -157,9 +157,9 @@ def test_a_spark_profile_that_the_settings_do_not_have_is_a_mistake(tmp_path: Pa
     (mistake,) = mistakes(tmp_path, task("nope"), profiles=("default", "etl"))
     assert mistake == (
         "task 'a', params.profile: there is no Spark profile 'nope' in worker.toml (it has default,"
-        " etl, classic); add [spark.profiles.nope], here and on the workers"
+        " etl, classic, connect); add [spark.profiles.nope], here and on the workers"
     )
-    for known in ("etl", "classic", "${which}", ""):
+    for known in ("etl", "classic", "connect", "${which}", ""):
         read(tmp_path, task(known), profiles=("default", "etl"))
 
 

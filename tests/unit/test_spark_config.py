@@ -133,6 +133,7 @@ def test_all_mistakes_are_reported_together_with_their_places(
         "[spark.profiles.etl]\nmastr = 'yarn'\ndriver_memory = 'much'\nmax_sessions = 0\n"
         'conf = { "spark.master" = "yarn" }\n'
         "[spark.profiles.classic]\nmaster = 'yarn'\n"
+        "[spark.profiles.connect]\nmaster = 'yarn'\n"
         "[spark.profiles.'Big One']\nmaster = 'mesos://x'\n"
         "[spark.profiles.odd]\nconf = { 'spark.x' = [1] }\n"
         "[spark.profiles.own]\nconf = { 'spark.connect.grpc.binding.port' = 1 }\n"
@@ -151,7 +152,8 @@ def test_all_mistakes_are_reported_together_with_their_places(
         f"{path}: spark.profiles.etl.mastr is not a setting; did you mean spark.profiles.etl.mas",
         f"{path}: spark.profiles.etl.driver_memory: 'much' is no amount of memory",
         f"{path}: spark.profiles.etl.max_sessions: input should be greater than or equal to 1",
-        f"{path}: spark.profiles.classic.master: classic is no profile but a private driver",
+        f"{path}: spark.profiles.connect.master: connect is a kind of session and no profile",
+        f"{path}: spark.profiles.classic.master: classic is a kind of session and no profile",
         f"{path}: spark.profiles.Big One.master: 'Big One' is no name",
         f"{path}: spark.profiles.Big One.master: 'mesos://x' is no master",
         f"{path}: spark.profiles.odd.conf: 'spark.x' must be text, a number or a boolean",

@@ -207,7 +207,8 @@ def test_a_session_gets_paths_and_patterns_and_no_uri(tmp_path: Path) -> None:
     (tmp_path / "resources").mkdir()
     for name in ("a.py", "b.py"):
         (tmp_path / "resources" / name).touch()
-    made = prepared_session(tmp_path, {"pyFiles": f"file:{tmp_path}/resources/a.py,[b-c].py"})
+    params = {"profile": "connect", "pyFiles": f"file:{tmp_path}/resources/a.py,[b-c].py"}
+    made = prepared_session(tmp_path, params)
     assert made.job_file is not None
     job = json.loads(made.job_file.read_text())
     assert job["py_files"] == [f"{made.directory}/a.py", f"{made.directory}/b.py"]

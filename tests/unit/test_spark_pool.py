@@ -69,7 +69,7 @@ def test_a_task_whose_profile_is_unknown_is_told_which_there_are() -> None:
     [refused] = decided([], tasks(1, "big"))
     assert isinstance(refused, Refuse)
     assert "'big'" in refused.why
-    assert "default (and classic)" in refused.why
+    assert "default, classic, connect" in refused.why
 
 
 def test_a_server_is_stopped_when_it_was_idle_long_enough() -> None:

@@ -28,6 +28,7 @@ def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_pro
     assert (job["profile"], job["master"]) == ("default", "")
     assert job["conf"] == {"spark.sql.ansi.enabled": "true", "spark.sql.x": "2026"}
     assert (job["name"], job["tag"]) == ("daily load", f"orcaflow-{CLUSTER}-3")
+    assert job["classic"] is True
     assert Path(job["script"]).read_text() == "spark"
     assert made.environment["ORCAFLOW_SPARK_FACTS"] == str(made.facts_file)
     assert Path(made.directory) in Path(str(made.facts_file)).parents
@@ -183,6 +184,7 @@ def test_files_are_shipped_by_their_paths(tmp_path: Path) -> None:
         tmp_path,
         {
             "resourceList": [{"res": "lib.py"}],
+            "profile": "connect",
             "pyFiles": ["lib.py", {"res": "more.zip"}],
             "archives": "env.tar.gz#env",
         },
@@ -401,11 +403,14 @@ def test_wrong_sql_is_told_before_anything_runs(
 @pytest.mark.parametrize(
     ("task_type", "params"),
     [
-        ("PYSPARK", {"pyFiles": ["lib.py"]}),
-        ("PYSPARK", {"archives": "lib.zip"}),
-        ("PYSPARK", {"rawScript": "spark.addArtifacts('a.py', pyfile=True)"}),
-        ("PYSPARK", {"file": "brings.py"}),
-        ("PYSPARK", {"conf": {"spark.sql.artifact.isolation.enabled": True}}),
+        ("PYSPARK", {"profile": "connect", "pyFiles": ["lib.py"]}),
+        ("PYSPARK", {"profile": "connect", "archives": "lib.zip"}),
+        ("PYSPARK", {"profile": "connect", "rawScript": "spark.addArtifacts('a.py')"}),
+        ("PYSPARK", {"profile": "connect", "file": "brings.py"}),
+        (
+            "PYSPARK",
+            {"profile": "connect", "conf": {"spark.sql.artifact.isolation.enabled": True}},
+        ),
         ("SPARK_SQL", {"rawScript": "ADD JAR '/a.jar';\nSELECT 1"}),
         (
             "DATA_QUALITY",
@@ -426,7 +431,57 @@ def test_a_task_that_brings_something_asks_for_an_isolated_session(
     made = prepared(tmp_path, {**named, **params}, task_type=task_type)
     assert made.argv[5:7] == ("task", "default/isolated")
     assert job_of(made)["profile"] == "default"
-    elsewhere = prepared(tmp_path, {**named, **params}, task_type=task_type, default_profile="big")
-    assert elsewhere.argv[6] == "big"
+    assert not job_of(made)["classic"]
+    elsewhere = prepared(tmp_path, {**named, **params, "profile": "big"}, task_type=task_type)
+    assert task_type == "PYSPARK" or elsewhere.argv[6] == "big"
     private = prepared(tmp_path, {**named, **params, "profile": "classic"}, task_type=task_type)
     assert job_of(private)["profile"] == "classic"
+
+
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        ({"pyFiles": ["lib.py"]}, "what pyFiles and archives bring"),
+        ({"archives": "lib.py"}, "what pyFiles and archives bring"),
+        ({"file": "brings.py"}, "a statement that brings jars, files or archives (line 2)"),
+        ({"rawScript": "1\nspark._jvm.java"}, "_jvm (line 2)"),
+        (
+            {"conf": {"spark.sql.artifact.isolation.enabled": True}},
+            "spark.sql.artifact.isolation.enabled",
+        ),
+    ],
+    ids=str,
+)
+def test_a_script_that_would_change_the_driver_of_all_gets_one(
+    tmp_path: Path, params: dict[str, Any], what: str
+) -> None:
+    resources = tmp_path / "resources"
+    resources.mkdir()
+    (resources / "lib.py").touch()
+    (resources / "brings.py").write_text("pass\nspark.sql('add file /a')")
+    named = {"resourceList": [{"res": name} for name in ("lib.py", "brings.py")]}
+    for profile in ("", "big"):
+        made = prepared(tmp_path, {**named, **params, "profile": profile})
+        assert job_of(made)["profile"] == "classic"
+        assert f"takes a driver of its own (profile classic), since {what} needs" in made.header
+        made_as = "spark://cluster:7077" if profile else "local[*]"
+        assert job_of(made)["master"] == made_as
+
+
+def test_a_driver_is_started_with_the_literal_settings_of_the_script(tmp_path: Path) -> None:
+    script = "b.config('spark.executor.memory', '4g').config('spark.submit.deployMode', 'cluster')"
+    conf = job_of(prepared(tmp_path, {"rawScript": script}))["conf"]
+    assert conf["spark.executor.memory"] == "4g"
+    assert "spark.submit.deployMode" not in conf
+
+
+def test_connect_is_a_session_of_the_default_profile(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {"profile": "connect", "rawScript": "spark._jvm"})
+    assert made.argv[4:7] == (SOCKET, "task", "default")
+    assert job_of(made)["classic"] is False
+    assert job_of(prepared(tmp_path, {}, default_profile="connect"))["classic"] is False
+
+
+def test_statements_and_rules_get_sessions_of_connect(tmp_path: Path) -> None:
+    made = prepared(tmp_path, {"rawScript": "SELECT 1"}, task_type="SPARK_SQL")
+    assert job_of(made)["classic"] is False

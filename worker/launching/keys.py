@@ -275,7 +275,10 @@ ENVIRONMENT: Final = Key(
 )
 CONF: Final = Key(name="conf", shape=Shape.SETTINGS, about="Settings of Spark.")
 SESSION_KEYS: Final = (
-    Key(name="profile", about="The worker's Spark profile, or classic for a driver of its own."),
+    Key(
+        name="profile",
+        about="The worker's Spark profile; classic is a separate driver, connect is Spark Connect.",
+    ),
     Key(name="master", about="The master of a driver of its own."),
     CONF,
     PY_FILES,

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from common.model.task_type import TaskTypeSpec, read_settings
+from common.model.task_type import TaskTypeSpec, ValueFaultError, read_settings
 from common.params.values import ParameterValueError
-from common.spark_config import CLASSIC, DEFAULT, SparkProfile
+from common.spark_config import CLASSIC, CONNECT, DEFAULT, WITHOUT_A_TABLE, SparkProfile
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
-from worker.launching.keys import CONF, check_session_setting, driver_needs, not_in_session
+from worker.launching.keys import CONF, check_session_setting, not_in_session
+from worker.launching.keys import driver_needs as needs_of_settings
 from worker.launching.lineage import lineage_conf
 from worker.launching.shipped import shipped_files
 from worker.launching.spark_datasource import spark_datasources
@@ -30,7 +31,7 @@ from worker.launching.spark_memory import Memory
 from worker.spark.host import folders
 from worker.spark.jvm import python_sockets
 from worker.spark.managers import tags
-from worker.spark.session import parameters, sharing
+from worker.spark.session import driver_needs, parameters, sharing
 from worker.workspace import Account, read_script
 
 FACTS_VARIABLE: Final = "ORCAFLOW_SPARK_FACTS"
@@ -50,6 +51,8 @@ CLASSIC_CONF: Final[Mapping[str, str]] = {
 """Settings of a driver of its own. A user's own value of any of these wins."""
 
 _DEFAULT_MEMORY = "1g"
+_SCRIPT = "worker.spark.session.script"
+"""The work of an author's script, which expects what `spark-submit` gives."""
 _CHARS_SEEN = 200_000
 """Of a script, when it is looked through for what it brings."""
 _SAME_MEMORY = (
@@ -71,6 +74,8 @@ class Choice:
     conf: Mapping[str, str] = field(default_factory=dict)
     """Of the session; of a classic one, all there is."""
     notes: tuple[str, ...] = ()
+    connects: bool = False
+    """A script gets a session of Spark Connect too, because the task names `connect`."""
 
     @property
     def is_classic(self) -> bool:
@@ -96,6 +101,9 @@ def launch_with_session(
     )
     environment = task_environment(context)
     choice = choice or choose(context, shipped=(*py_files, *archives))
+    gets_classic = spec.session_work == _SCRIPT and not choice.connects
+    if gets_classic and not choice.is_classic:
+        choice = _with_driver(context, choice, document, shipped=(*py_files, *archives))
     executors_on = choice.master or choice.made_as.master
     if environment is not None:
         archives += environment.shipped(executors_on)
@@ -119,6 +127,7 @@ def launch_with_session(
         "datasources": {each.name: dict(each.options) for each in sources},
         "py_files": py_files,
         "archives": archives,
+        "classic": gets_classic,
         **({} if environment is None else {"environment": environment.document(context)}),
         **document,
     }
@@ -142,7 +151,7 @@ def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
     named = context.substitute(context.text("profile")).strip()
     profile = named or spark.default_profile
     if not spark.is_known(profile):
-        known = ", ".join([*sorted(spark.profiles), CLASSIC])
+        known = ", ".join([*sorted(spark.profiles), *WITHOUT_A_TABLE])
         raise TaskParameterError(
             f"params.profile: this worker knows no Spark profile {profile[:40]!r}; it has {known};"
             " profiles stand in worker.toml as [spark.profiles.NAME]"
@@ -151,7 +160,10 @@ def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
     master = context.substitute(context.text("master")).strip() or conf.pop("spark.master", "")
     if profile == CLASSIC:
         return _classic(context, DEFAULT, master, conf)
-    needs = driver_needs(master, conf, shipped)
+    connects = profile == CONNECT
+    if connects:
+        profile = DEFAULT
+    needs = needs_of_settings(master, conf, shipped)
     if needs and named:
         raise TaskParameterError(f"{needs[0]} {not_in_session(named)}")
     if needs:
@@ -163,8 +175,47 @@ def choose(context: TaskContext, *, shipped: Iterable[str] = ()) -> Choice:
         note += " little memory"
     else:
         notes = (_SAME_MEMORY,) if _memory_factor(context) > 1 else ()
-        return Choice(profile=profile, made_as=spark.profiles[profile], conf=conf, notes=notes)
+        return Choice(
+            profile=profile,
+            made_as=spark.profiles[profile],
+            conf=conf,
+            notes=notes,
+            connects=connects,
+        )
     return _classic(context, profile, master, conf, note)
+
+
+def _with_driver(
+    context: TaskContext,
+    choice: Choice,
+    document: Mapping[str, object],
+    *,
+    shipped: Collection[str],
+) -> Choice:
+    """Return the choice for a script; a driver of its own if it needs one, and the log says why.
+
+    In the JVM of a warm server it would change what other tasks share.
+    """
+    need = "what pyFiles and archives bring" if shipped else ""
+    if not need and sharing.is_isolated(choice.conf):
+        need = sharing.ISOLATED
+    texts = [*_texts(document, context.account)]
+    if not need:
+        need = next(filter(None, map(driver_needs.needs_driver, texts)), "")
+    if not need:
+        return choice
+    note = f"takes a driver of its own (profile classic), since {need} needs one"
+    given = dict(pair for text in texts for pair in driver_needs.driver_settings(text).items())
+    own = {key: value for key, value in given.items() if _is_allowed(key, value)}
+    return _classic(context, choice.profile, "", {**choice.conf, **own}, note)
+
+
+def _is_allowed(key: str, value: str) -> bool:
+    try:
+        check_session_setting(key, value)
+    except ValueFaultError:
+        return False
+    return True
 
 
 def session_conf(context: TaskContext) -> dict[str, str]:

@@ -37,6 +37,8 @@ from worker.workspace import Account
 
 log = logging.getLogger(__name__)
 
+_WAREHOUSE = "spark.sql.warehouse.dir"
+
 
 class HostLoop:
     """The daemon's end of its Spark hosts."""
@@ -239,7 +241,8 @@ def _plan(name: str, profile: SparkProfile, python: str, data_dir: Path) -> Serv
         revision="",
         master=profile.master,
         # Else tables would lie in the server's own directory, and go with it.
-        conf={"spark.sql.warehouse.dir": str(data_dir / "spark-warehouse"), **profile.conf},
+        conf={_WAREHOUSE: str(data_dir / "spark-warehouse"), **profile.conf},
+        keeps_warehouse=_WAREHOUSE in profile.conf,
         jars=profile.jars,
         packages=profile.packages,
         driver_memory=profile.driver_memory,

@@ -1,8 +1,12 @@
-"""One Spark Connect server as a process: its command, its start, and its end.
+"""One server of Spark sessions as a process: its command, its start, and its end.
 
-Runs in the Spark host. It listens to this computer alone and wants a token, which is handed over
-in its environment, as is everything that nobody should see in a list of processes. It decides
-nothing about when a server should be there (`worker/spark/host/pool.py` does).
+The JVM is a driver of PySpark that serves Spark Connect too, by a plugin of Spark's. Scripts get
+classic sessions through its gateway (`worker/spark/session/shared_driver.py`), SQL gets sessions of
+Connect. A probe creates its context.
+
+Runs in the Spark host. The server listens to this computer alone and requires a token. The token
+and other secrets are handed over in its environment, which no list of processes shows. When there
+should be a server is decided in `worker/spark/host/pool.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
+import struct
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +31,17 @@ from worker.spark.jvm import doors, python_sockets
 from worker.spark.jvm.java_command import Command
 from worker.spark.session.datasources import HIDDEN
 
-MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+GATEWAY_FILE = "gateway"
+"""The file that the JVM writes the port and the secret of its gateway into."""
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # A name, and no token.
 PYTHON = "python"
 """The name that a server calls for the UDFs of sessions that have no Python of their own."""
 OUT_OF_MEMORY = 3
 """The exit code of a Java machine that was told to exit when its heap is full."""
 
+_PLUGINS = "spark.plugins"
+_CONNECT_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+_GATEWAY_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PAGE_TOKEN = "page.token"  # noqa: S105  # The name of a file.
 _KEY_BYTES = 32
 _LOG_TAIL_BYTES = 256_000
@@ -70,6 +78,9 @@ _OWN_CONF = {
     # task busy without Spark, or its stream silent.
     "spark.connect.session.manager.defaultSessionTimeout": "-1",
     "spark.sql.connect.serverStacktrace.enabled": "false",
+    # What PySpark sets for a context that it creates (`pyspark/core/context.py:DEFAULT_CONFIGS`).
+    "spark.serializer.objectStreamReset": "100",
+    "spark.rdd.compress": "True",
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,
 }
@@ -96,6 +107,8 @@ class ServerPlan:
     driver_memory: str
     python: str
     start_timeout: float
+    keeps_warehouse: bool = False
+    """The profile says where managed tables are."""
     shares: bool = False
     """Its sessions share generated code (`worker/spark/session/sharing.py`)."""
 
@@ -132,6 +145,8 @@ class ConnectServer:
         self.page_token = doors.page_token(self._page_key) if self._page_key else ""
         """The token for its pages; "" if its Spark is too old to want one."""
         self.application_id = ""
+        self.gateway: tuple[int, str] | None = None
+        """The port and the secret of its gateway, once the JVM has written them."""
         self.log = directory / "server.log"
         # Called by another name for each session, which tells whose UDFs a Python is for.
         self._python = directory / PYTHON
@@ -158,6 +173,7 @@ class ConnectServer:
                 {
                     **environment,
                     TOKEN_VARIABLE: self.token,
+                    _GATEWAY_VARIABLE: str(directory / GATEWAY_FILE),
                     **({doors.LOCAL_ADDRESS: address} if address else {}),
                     "PYSPARK_PYTHON": own,
                     # Looks data sources up.
@@ -190,10 +206,14 @@ class ConnectServer:
         return f"http://{self._ui_host}:{self.ui_port}"
 
     def listens(self) -> bool:
-        """True if somebody answers at the port; a probe has to see that it is well."""
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.settimeout(0.2)
-            return probe.connect_ex((doors.LOOPBACK, self.port)) == 0
+        """Return True once its gateway is open; a probe creates the context then."""
+        if self.gateway is None:
+            path = self.directory / GATEWAY_FILE
+            # The JVM renames a whole file into place.
+            with contextlib.suppress(FileNotFoundError):
+                self.gateway = _read_gateway(path.read_bytes())
+                path.unlink()
+        return self.gateway is not None
 
     def memory_bytes(self) -> int:
         """Return its memory in use, 0 if it is gone."""
@@ -241,6 +261,7 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.ui.port": str(self.ui_port),
         }
+        conf[_PLUGINS] = ",".join(filter(None, (conf.get(_PLUGINS, ""), _CONNECT_PLUGIN)))
         if plan.jars:
             conf["spark.jars"] = plan.jars
         if plan.packages:
@@ -261,7 +282,8 @@ class ConnectServer:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 made.argv,
-                stdin=subprocess.DEVNULL,
+                # The JVM ends when this pipe is closed.
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
@@ -270,6 +292,12 @@ class ConnectServer:
                 # The host has no threads: this can't stand still.
                 preexec_fn=lambda: end_with_parent(host),  # noqa: PLW1509
             )
+
+
+def _read_gateway(content: bytes) -> tuple[int, str]:
+    """Read what `PythonGatewayServer` writes: the port, the length of the secret, the secret."""
+    port, length = struct.unpack_from("!ii", content)
+    return port, content[8 : 8 + length].decode("utf-8")
 
 
 def scratch_of(directory: Path) -> Path:

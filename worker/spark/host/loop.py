@@ -313,8 +313,8 @@ class Host:
     def _server_is_ready(self, server: Server) -> None:
         self._failing.pop(server.profile, None)
         if not any(task.profile == server.profile for task in self._tasks.waiting()):
-            place = server.place()
-            self._forks.probe(lambda: b"%d" % warm.warm_up(place), lambda _: None)
+            place, further = server.place(), server.place()
+            self._forks.probe(lambda: b"%d" % warm.warm_up(place, further), lambda _: None)
 
     def _server_died(self, died: Died) -> None:
         profile = died.server.profile

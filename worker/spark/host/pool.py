@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
+from common.spark_config import WITHOUT_A_TABLE
 from worker.spark.session import sharing
 
 _FAILURES_BEFORE_DRAIN = 2
@@ -215,7 +216,8 @@ def _roomiest(servers: Iterable[ServerSeen], profile: str, limits: Limits) -> Se
 
 def _unknown(profile: str, profiles: Mapping[str, Limits]) -> str:
     known = ", ".join(sorted(filter(sharing.is_profile, profiles))) or "none"
+    others = ", ".join(WITHOUT_A_TABLE)
     return (
-        f"this worker knows no Spark profile {profile[:40]!r}; it has {known} (and classic);"
+        f"this worker knows no Spark profile {profile[:40]!r}; it has {known}, {others};"
         " profiles stand in worker.toml as [spark.profiles.NAME]"
     )

@@ -34,6 +34,8 @@ _MODULES = (
     "grpc._plugin_wrapping",
     "grpc_status.rpc_status",
     "zstandard",
+    "py4j.clientserver",
+    "pyspark.accumulators",
     "pyspark.cloudpickle",
     "pyspark.daemon",
     "pyspark.worker",
@@ -55,6 +57,7 @@ _MODULES = (
     "pyspark.sql.connect.streaming.worker.foreach_batch_worker",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.errors.exceptions.connect",
+    "worker.spark.session.own_drivers",
     "worker.spark.session.warm",
     "worker.spark.streaming.bounded",
 )

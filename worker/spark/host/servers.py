@@ -28,6 +28,7 @@ from worker.spark.host.forks import Forks, Watch
 from worker.spark.host.pool import ServerSeen, ServerState
 from worker.spark.session import warm
 from worker.spark.session.sessions import Place
+from worker.spark.session.shared_driver import NoContextError
 
 log = logging.getLogger("orcaflow.spark.servers")
 
@@ -64,6 +65,8 @@ class Server:
     stopping_since: float | None = None
     refused: str = ""
     """The cause for which it never became ready, if that is known."""
+    is_explained: bool = False
+    """`refused` is Spark's own cause; its log would repeat it."""
     refusals: int = 0
     """The number of times that it has refused while starting."""
 
@@ -85,6 +88,9 @@ class Server:
             ui_link=self.process.ui_link,
             page_token=self.process.page_token,
             interpreter=self.process.plan.python,
+            gateway_port=0 if self.process.gateway is None else self.process.gateway[0],
+            gateway_secret="" if self.process.gateway is None else self.process.gateway[1],
+            keeps_warehouse=self.process.plan.keeps_warehouse,
             prototype=self.prototype if self.process.plan.shares else "",
         )
 
@@ -258,6 +264,8 @@ class Servers:
         def work() -> bytes:
             try:
                 said = {"application_id": warm.greet(place)}
+            except NoContextError as error:
+                said = {"failed": str(error)}
             except Exception as error:  # noqa: BLE001  # It is told to those who wait.
                 said = {"refused": explain(error).sentence}
             return json.dumps(said).encode()
@@ -276,6 +284,10 @@ class Servers:
         if "application_id" not in said:
             server.look_at = now + _RETRY_SECONDS
             server.prototype = _new_id()  # The former one may be the cause.
+            if "failed" in said:
+                server.refused, server.is_explained = said["failed"], True
+                self.stop(server.key, server.refused, now=True)
+                return
             if server.state is ServerState.STARTING and "refused" in said:
                 # It is there, and a session can't be had: no patience will help that.
                 server.refusals += 1
@@ -318,7 +330,7 @@ class Servers:
             was_ready=bool(process.application_id),
             failure=failure,
             how=server.refused or how,
-            cause=main_cause(words),
+            cause="" if server.is_explained else main_cause(words),
             last_words=words,
         )
         self._ended(died)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from worker.spark.host import preload
-from worker.spark.host.connect_server import MAIN_CLASS, MakeCommand, scratch_of
+from worker.spark.host.connect_server import MakeCommand, scratch_of
 from worker.spark.host.forking import raise_file_limit
 from worker.spark.host.loop import Host
 from worker.spark.jvm import cds_building, java_command
@@ -37,7 +37,7 @@ def _command(spark_home: str, *, builds: bool) -> MakeCommand:
         conf: Mapping[str, str], directory: Path, environment: Mapping[str, str]
     ) -> java_command.Command:
         made = java_command.command(
-            ("--class", MAIN_CLASS, "spark-internal"),
+            java_command.PYTHON_DRIVER,
             conf=conf,
             properties_file=directory / "server.properties",
             home=spark_home,

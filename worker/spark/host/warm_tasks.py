@@ -25,8 +25,8 @@ from worker.spark.host.forks import Forks, pipe, signal_fork, take_all
 from worker.spark.host.proxy_protocol import Link, Request
 from worker.spark.host.servers import Died, Server, Servers
 from worker.spark.host.udf_pythons import UdfPythons
-from worker.spark.session import warm
-from worker.spark.session.own_sessions import CLOSED, INTERPRETER
+from worker.spark.session import shared_driver, warm
+from worker.spark.session.own_sessions import CLOSED, DRIVER, INTERPRETER
 from worker.spark.session.sessions import Place, close_sessions, end_late_jobs
 
 log = logging.getLogger("orcaflow.spark.tasks")
@@ -259,7 +259,12 @@ class WarmTasks:
                 task.link.say(_NOT_PROVEN)
                 self._closed(task)
 
-        if not self._forks.probe(lambda: b"%d" % close_sessions(place, further), done):
+        def close() -> bytes:
+            if DRIVER in task.reported:
+                return b"%d" % shared_driver.close_drivers(place, further)
+            return b"%d" % close_sessions(place, further)
+
+        if not self._forks.probe(close, done):
             # This host lacks processes; neither the session nor the server is to blame.
             task.close_at = self._clock() + _RETRY_SECONDS
             task.give_up_at += _RETRY_SECONDS

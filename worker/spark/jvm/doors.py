@@ -24,6 +24,8 @@ LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
 
 _FILTERS: Final = "spark.ui.filters"
 _FILTER: Final = "org.apache.spark.ui.JWSFilter"
+PAGE_KEY: Final = f"spark.{_FILTER}.param.secretKey"
+"""The setting with the key of the pages' tokens."""
 _LIBRARIES: Final = ("jjwt-api", "jjwt-impl", "jjwt-jackson")
 _MASTERS_OF_OWN_EXECUTORS: Final = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|k8s://.*")
 
@@ -65,7 +67,7 @@ def can_guard_pages(home: str) -> bool:
 def page_settings(key: bytes) -> dict[str, str]:
     """Return the settings by which the pages want a token that was made with this key."""
     encoded = base64.urlsafe_b64encode(key).decode()
-    return {_FILTERS: _FILTER, f"spark.{_FILTER}.param.secretKey": encoded}
+    return {_FILTERS: _FILTER, PAGE_KEY: encoded}
 
 
 def guard(home: str, master: str, said: Container[str]) -> tuple[dict[str, str], str]:

@@ -27,8 +27,6 @@ from common.model.retry_policy import megabytes_in
 from worker.spark.jvm import cds_archive, properties
 from worker.spark.jvm.installation import home_of_spark, scratch_option
 
-CONNECT_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-CONNECT: Final = ("--class", CONNECT_SERVER, "spark-internal")
 PYTHON_DRIVER: Final = ("pyspark-shell",)
 """The arguments of SparkSubmit for a driver whose code is in this Python process."""
 

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,38 +37,46 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class ConnectProgress:
-    """A session's part of its server's work."""
+class ServerProgress:
+    """A session's part of its server's work, by the server's REST API."""
 
     def __init__(
         self,
-        spark: SparkSession,
+        mark: str,
         facts: FactsFile,
         meter: Meter,
+        *,
         ui_link: str,
         headers: Mapping[str, str] = NO_HEADERS,
+        before_last: Callable[[], None] | None = None,
     ) -> None:
-        """`headers`: those that its server's pages want."""
+        """`mark` is a part of the tags of the session's jobs, `headers` what the pages require.
+
+        With `before_last` the API is also requested at the end of a task that was short, after
+        a call of it.
+        """
         application = ",".join(facts.current.application_ids)
         self._api = f"{ui_link}/api/v1/applications/{application}" if ui_link else ""
         self._headers = dict(headers)
-        self._mark = f"_Session_{spark.session_id}_"
+        self._mark = mark
         self._facts = facts
         self._meter = meter
+        self._before_last = before_last
         self._tally = Tally()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
-        # A plain function, as its protocol is one with an abstract `__call__`.
-        spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]
         self._thread.start()
 
     def close(self) -> None:
         """Say how it was in the end; the session may be closed, or its server gone."""
-        asked = self._over.is_set() or not self._is_young()
+        asked = self._before_last is not None or self._over.is_set() or not self._is_young()
         self._over.set()
         self._thread.join()
         if asked:
+            with contextlib.suppress(Exception):
+                if self._before_last is not None:
+                    self._before_last()
             with contextlib.suppress(Exception):
                 self._ask()
         self._facts.update(
@@ -77,35 +85,6 @@ class ConnectProgress:
                 spark_cpu_seconds=self._tally.cpu_seconds, core_seconds=self._tally.core_seconds
             ),
         )
-
-    def _hear(
-        self,
-        stages: Iterable[StageInfo] | None,
-        inflight_tasks: int,
-        operation_id: str | None,
-        done: bool,
-    ) -> None:
-        """A message about one query; on the thread that waits for its result."""
-        with self._lock:
-            running = 0 if done else inflight_tasks
-            for stage in stages or ():
-                # What a query has left undone was skipped, or ended behind its last message.
-                tasks = stage.num_completed_tasks if done else stage.num_tasks
-                left = tasks - stage.num_completed_tasks
-                active = 0 if stage.done else min(running, left)
-                running -= active
-                self._tally.see_stage(
-                    {
-                        "stageId": stage.stage_id,
-                        # Open until the REST API has told the rest of it.
-                        "status": "ACTIVE" if active or not (stage.done or done) else "",
-                        "numTasks": tasks,
-                        "numActiveTasks": active,
-                        "numCompleteTasks": stage.num_completed_tasks,
-                        "inputBytes": stage.num_bytes_read,
-                    }
-                )
-            self._facts.update(progress=self._tally.progress)
 
     def _is_young(self) -> bool:
         return self._meter.seconds < _FIRST_SECONDS
@@ -142,6 +121,53 @@ class ConnectProgress:
         with _OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
+
+
+class ConnectProgress(ServerProgress):
+    """The same for a session of Connect, whose queries report progress themselves."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        facts: FactsFile,
+        meter: Meter,
+        ui_link: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        super().__init__(
+            f"_Session_{spark.session_id}_", facts, meter, ui_link=ui_link, headers=headers
+        )
+        # A plain function, as its protocol is one with an abstract `__call__`.
+        spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]
+
+    def _hear(
+        self,
+        stages: Iterable[StageInfo] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """A message about one query; on the thread that waits for its result."""
+        with self._lock:
+            running = 0 if done else inflight_tasks
+            for stage in stages or ():
+                # What a query has left undone was skipped, or ended behind its last message.
+                tasks = stage.num_completed_tasks if done else stage.num_tasks
+                left = tasks - stage.num_completed_tasks
+                active = 0 if stage.done else min(running, left)
+                running -= active
+                self._tally.see_stage(
+                    {
+                        "stageId": stage.stage_id,
+                        # Open until the REST API has told the rest of it.
+                        "status": "ACTIVE" if active or not (stage.done or done) else "",
+                        "numTasks": tasks,
+                        "numActiveTasks": active,
+                        "numCompleteTasks": stage.num_completed_tasks,
+                        "inputBytes": stage.num_bytes_read,
+                    }
+                )
+            self._facts.update(progress=self._tally.progress)
 
 
 def register(

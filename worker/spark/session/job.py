@@ -31,6 +31,8 @@ class Job:
     params: Mapping[str, Any]
     secrets: tuple[str, ...]
     """Texts that nobody may see, in every spelling that a server may repeat them in."""
+    is_classic: bool
+    """It gets a classic session, also in the server that it shares with other tasks."""
     py_files: tuple[str, ...]
     archives: tuple[str, ...]
     document: Mapping[str, Any]
@@ -59,6 +61,7 @@ class Job:
             arguments=tuple(document.get("arguments", ())),
             params=parameters.from_job(document.get("params", {})),
             secrets=spellings(document.get("secrets", ())),
+            is_classic=bool(document.get("classic")),
             py_files=tuple(document.get("py_files", ())),
             archives=tuple(document.get("archives", ())),
             document=document,

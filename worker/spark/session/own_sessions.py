@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 CLOSED = "closed"
 INTERPRETER = "python"
-"""The words of a process to its host: all its sessions are closed; it is another Python now."""
+DRIVER = "driver"
+"""The words of a process to its host: all its sessions are closed; it is another Python now; its
+sessions are classic."""
 
 
 class OwnSessions:

@@ -18,13 +18,12 @@ from pyspark.sql.connect.proto import base_pb2
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.session.sessions import Place, open_session
-from worker.spark.session.sharing import ISOLATED, statement_brings
+from worker.spark.session.sharing import ISOLATED, OWN_LOADER, statement_brings
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 _CLONE_SECONDS = 60.0
-_OWN_LOADER = "spark.sql.artifact.isolation.alwaysApplyClassloader"
 _SQL = "sql_command"
 _REFUSED = "this session shares generated code with its neighbours, so it can bring no {what}"
 _CURE = f'give the task "conf": {{"{ISOLATED}": "true"}}: it gets an isolated session then'
@@ -32,7 +31,7 @@ _CURE = f'give the task "conf": {{"{ISOLATED}": "true"}}: it gets an isolated se
 
 def prepare(session: SparkSession) -> None:
     """Make a session a prototype; it may be one already."""
-    for key in (ISOLATED, _OWN_LOADER):
+    for key in (ISOLATED, OWN_LOADER):
         session.conf.set(key, "false")
 
 

@@ -57,6 +57,11 @@ class Place:
     """The program that the server starts for this session's UDFs; "" is its own choice."""
     interpreter: str = ""
     """The Python of the server's profile."""
+    gateway_port: int = 0
+    gateway_secret: str = ""
+    """Of the server's gateway, for classic sessions."""
+    keeps_warehouse: bool = False
+    """Managed tables of classic sessions are where the profile says, and not the task's own."""
     prototype: str = ""
     """The session to clone it off (see `prototype.py`); "" if it is to be isolated."""
 
@@ -76,6 +81,11 @@ class Place:
             f"sc://localhost:{self.port}/;user_id={USER};session_id={self.session_id}"
             f";token={quote(self.token)}"
         )
+
+
+def tag_of(session_id: str) -> str:
+    """Return the tag of the jobs of a classic session, which is also the name of its threads."""
+    return f"orcaflow-{session_id}"
 
 
 def open_session(place: Place) -> SparkSession:
@@ -192,7 +202,7 @@ def _release(place: Place) -> list[str]:
 
 def _running(place: Place, sessions: Collection[str]) -> list[int]:
     """The jobs that a server still runs for sessions, as its own UI tells them."""
-    marks = [f"_Session_{each}_" for each in sessions]
+    marks = [mark for each in sessions for mark in (f"_Session_{each}_", tag_of(each))]
     return [
         job["jobId"]
         for job in _listed(place, "jobs?status=running")

@@ -19,6 +19,8 @@ from typing import Final
 
 ISOLATED: Final = "spark.sql.artifact.isolation.enabled"
 """Spark's own key; a profile or a task may say "true"."""
+OWN_LOADER: Final = "spark.sql.artifact.isolation.alwaysApplyClassloader"
+"""Spark's key for a class loader of each session, which shared code cannot have."""
 
 _SUFFIX = "/isolated"
 # What stands right before it may belong to no word, but to the message that it comes in. Everything

@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from types import CodeType
 from typing import NoReturn
 
 from worker.spark.jvm import doors
 from worker.spark.progress import connect_progress
-from worker.spark.session import prototype, work
+from worker.spark.progress.meter import Meter
+from worker.spark.session import prototype, shared_driver, work
 from worker.spark.session.job import Job
 from worker.spark.session.own_sessions import CLOSED, INTERPRETER, OwnSessions
-from worker.spark.session.sessions import Place, open_session
+from worker.spark.session.sessions import Place, open_session, tag_of
 
 _OTHER_PYTHON = str(Path(__file__).resolve().with_name("other_python.py"))
 
@@ -52,6 +55,42 @@ def do_job(place: Place, job: Job, *, closed: int) -> int:
     except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
         _never_opened(closed)
         return work.failed(job, error)
+    if job.is_classic and place.gateway_port:
+        return _do_in_driver(place, job, code, closed=closed)
+    return _do_by_connect(place, job, code, closed=closed)
+
+
+def _do_in_driver(place: Place, job: Job, code: CodeType | None, *, closed: int) -> int:
+    """Do a job in a classic session of the server's JVM."""
+    # Most servers have tasks of one kind only.
+    from worker.spark.session.own_drivers import OwnDrivers
+
+    facts = work.facts()
+    facts.update(
+        application_ids=(place.application_id,) if place.application_id else (),
+        ui_link=place.ui_link,
+    )
+    try:
+        own = OwnDrivers(place, directory=Path.cwd(), conf=job.conf, name=job.name, reports=closed)
+    except Exception as error:  # noqa: BLE001  # It is told to people, and ends the process.
+        return work.failed(job, error)
+    progress = connect_progress.ServerProgress(
+        tag_of(place.session_id),
+        facts,
+        Meter(),
+        ui_link=place.ui_link,
+        headers=doors.headers(place.page_token),
+        before_last=own.settle,
+    )
+    try:
+        return work.run(own.first, job, code)
+    finally:
+        progress.close()
+        own.close()
+
+
+def _do_by_connect(place: Place, job: Job, code: CodeType | None, *, closed: int) -> int:
+    """Do a job in a session of Connect."""
     try:
         own = OwnSessions(place, reports=closed)
         facts = work.facts()
@@ -80,7 +119,12 @@ def do_job(place: Place, job: Job, *, closed: int) -> int:
 
 
 def greet(place: Place) -> str:
-    """See that a server answers, by its prototype if it has one; the id of its application."""
+    """See that a server answers, by its prototype if it has one; the id of its application.
+
+    A server that has just started gets its context first. Raises `NoContextError` if it can't.
+    """
+    if not place.application_id:
+        shared_driver.start_context(place)
     spark = open_session(place.beside(place.prototype) if place.prototype else place)
     try:
         if place.prototype:
@@ -91,14 +135,27 @@ def greet(place: Place) -> str:
             spark.stop()
 
 
-def warm_up(place: Place) -> int:
-    """Have a server load and compile what nearly every task needs."""
+def warm_up(place: Place, further: Place) -> int:
+    """Have a server load and compile what nearly every task needs, in two sessions of it."""
     spark = prototype.open_clone(place)
     try:
         spark.range(1000).selectExpr("sum(id)").collect()
     finally:
         spark.stop()
+    _warm_up_driver(further)
     return 0
+
+
+def _warm_up_driver(place: Place) -> None:
+    from worker.spark.session.own_drivers import OwnDrivers
+
+    _, reports = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="spark-warm-") as folder:
+        own = OwnDrivers(place, directory=Path(folder), conf={}, name="", reports=reports)
+        try:
+            own.first.range(1000).selectExpr("sum(id)").collect()
+        finally:
+            own.close()
 
 
 def _become(interpreter: str, place: Place, job: Job, *, closed: int) -> NoReturn:

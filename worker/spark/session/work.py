@@ -109,7 +109,9 @@ def failed(
     """Say why the work failed: in the log, beside the job, and in the facts. The exit code."""
     _flush()
     explained = explain(error)
-    if not isinstance(error, WorkFailedError):
+    # A refusal is about a line of the script, which only the traceback names.
+    is_refusal = explained.reason is FailureReason.UNSUPPORTED
+    if is_refusal or not isinstance(error, WorkFailedError):
         _print(job, shown(error, script=job.script))
     _print(job, f"{explained.reason}: {explained.sentence}")
     if explained.hint:

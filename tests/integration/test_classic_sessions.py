@@ -1,0 +1,260 @@
+"""Scripts in a server that they share get the values that `spark-submit` gives, and nothing of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.spark_host import (
+    LONG_JOB,
+    Attempt,
+    SparkHost,
+    running_jobs,
+    until,
+)
+
+pytestmark = pytest.mark.slow
+
+AS_SPARK_SUBMIT = {
+    "a view that a helper uses twice": (
+        """
+        def helper(n):
+            spark.range(n, n + 1).createOrReplaceTempView("t")
+            return spark.sql("select id as v from t")
+        a, b = helper(10), helper(99)
+        tell(a.alias("a").crossJoin(b.alias("b")).selectExpr("a.v", "b.v as w").first().asDict())
+        """,
+        [{"v": 10, "w": 99}],
+    ),
+    "a view that replaces itself": (
+        """
+        spark.range(2, 3).createOrReplaceTempView("stage")
+        found = []
+        for _ in range(3):
+            x = spark.sql("select id + 1 as id from stage")
+            x.createOrReplaceTempView("stage")
+            found.append(x)
+        tell([x.first().id for x in found])
+        """,
+        [[3, 4, 5]],
+    ),
+    "functions that a loop creates": (
+        """
+        from pyspark.sql.functions import udf
+        columns = []
+        for k in (1, 10, 100):
+            columns.append(udf(lambda v: k, "int")("id").alias(f"c{k}"))
+        tell(list(spark.range(1).select(*columns).first()))
+        """,
+        [[1, 10, 100]],
+    ),
+    "the current database": (
+        """
+        for name in ("d1", "d2"):
+            spark.sql(f"create database {name}")
+            spark.sql(f"create table {name}.t as select '{name}' as v")
+        spark.sql("use d1")
+        a = spark.table("t")
+        spark.sql("use d2")
+        b = spark.table("t")
+        tell(a.first().v, b.first().v)
+        """,
+        ["d1", "d2"],
+    ),
+    "a column that is looked for": (
+        """
+        from pyspark.errors import AnalysisException
+        def has_column(df, name):
+            try:
+                df[name]
+                return True
+            except AnalysisException:
+                return False
+        tell([has_column(spark.range(1), name) for name in ("id", "nope", "never")])
+        """,
+        [[True, False, False]],
+    ),
+    "a setting after the frame": (
+        """
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        df = spark.sql("select cast('x' as int) as n")
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        try:
+            tell(df.first().n)
+        except Exception as error:
+            tell(error.getCondition())
+        """,
+        ["CAST_INVALID_INPUT"],
+    ),
+    "a folder that is not there": (
+        """
+        from pyspark.errors import AnalysisException
+        try:
+            df = spark.read.parquet("not/there")
+        except AnalysisException:
+            df = spark.createDataFrame([], "id long")
+        tell(df.count())
+        """,
+        [0],
+    ),
+    "a view that is dropped": (
+        """
+        spark.range(3).createOrReplaceTempView("gone")
+        df = spark.table("gone")
+        spark.catalog.dropTempView("gone")
+        tell(df.count())
+        """,
+        [3],
+    ),
+    "contexts": (
+        """
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+        sc = SparkContext(conf=SparkConf().setAppName("mine").setMaster("local[1]"))
+        tell(sc is spark.sparkContext, SparkContext.getOrCreate() is sc, sc.appName)
+        tell(SparkSession.builder.getOrCreate() is spark, sc.parallelize([1, 2, 3]).sum())
+        tell(sc.getJobTags() == set())
+        spark.stop()
+        again = SparkSession.builder.getOrCreate()
+        tell(again.range(4).count(), again.sparkContext is not sc)
+        try:
+            SparkContext()
+        except ValueError as error:
+            tell("Cannot run multiple SparkContexts" in str(error))
+        """,
+        [True, True, "mine", True, 6, True, 4, True, True],
+    ),
+    "relative paths": (
+        """
+        import glob
+        from pyspark.ml.feature import Tokenizer
+        def there(pattern):
+            return bool(glob.glob(pattern))
+        spark.range(3).write.parquet("out/report")
+        spark.sql("insert overwrite directory 'out/there' using parquet select 7 as n")
+        spark.sparkContext.parallelize(["a", "b"]).saveAsTextFile("out/text")
+        Tokenizer(inputCol="a", outputCol="b").save("out/model")
+        spark.range(1).write.saveAsTable("kept")
+        tell([there(f"out/{each}/*") for each in ("report", "there", "text", "model")])
+        tell(there("spark-warehouse/kept/*.parquet"))
+        tell(spark.read.parquet("out/report").count(), spark.sql("select * from parquet.`out/there`").count())
+        tell(sorted(spark.sparkContext.textFile("out/text").collect()))
+        """,
+        [[True] * 4, True, 3, 1, ["a", "b"]],
+    ),
+    "a stream": (
+        """
+        import glob
+        seen = []
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+        query = (
+            rows.writeStream.foreachBatch(lambda df, n: seen.append(df.count()))
+            .option("checkpointLocation", "checkpoint").trigger(once=True).start()
+        )
+        query.awaitTermination()
+        tell(seen, bool(glob.glob("checkpoint/*")))
+        """,
+        [[5], True],
+    ),
+}
+"""Scripts with the values that they print in a driver of their own."""
+
+
+@pytest.fixture
+def host(warm: SparkHost) -> Iterator[SparkHost]:
+    yield warm
+    warm.kill_proxies()
+    until(lambda: warm.is_quiet)
+
+
+def classic(host: SparkHost, script: str) -> tuple[int, Attempt]:
+    return host.run(script, classic=True)
+
+
+@pytest.mark.parametrize("name", AS_SPARK_SUBMIT)
+def test_a_script_gets_the_values_of_spark_submit(host: SparkHost, name: str) -> None:
+    script, values = AS_SPARK_SUBMIT[name]
+    code, attempt = classic(host, script)
+    assert (code, attempt.values) == (0, values), attempt.output
+
+
+def test_a_task_finds_nothing_that_the_task_before_has_left(host: SparkHost) -> None:
+    leaves = """
+    spark.sql("create database lost")
+    spark.range(3).write.saveAsTable("kept")
+    spark.range(3).createOrReplaceGlobalTempView("all")
+    spark.range(3).cache().count()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    """
+    finds = """
+    tell([each.name for each in spark.catalog.listDatabases()], spark.catalog.listTables())
+    tell(spark.catalog.tableExists("global_temp.all"), spark.range(3).storageLevel.useMemory)
+    tell(spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo")
+    """
+    code, left = classic(host, leaves)
+    assert code == 0, left.output
+    code, attempt = classic(host, finds)
+    assert (code, attempt.values) == (0, [["default"], [], False, False, False]), attempt.output
+
+
+def test_tasks_at_once_use_the_same_names(host: SparkHost) -> None:
+    script = """
+    spark.range({n}).write.saveAsTable("mine")
+    spark.range({n}).createOrReplaceGlobalTempView("mine")
+    spark.range({n}).write.parquet("mine")
+    wait()
+    tell(spark.table("mine").count(), spark.table("global_temp.mine").count())
+    tell(spark.read.parquet("mine").count())
+    """
+    attempts = [host.start(script.format(n=n), classic=True).ready() for n in (3, 5)]
+    for each in attempts:
+        each.go_on()
+    assert [each.end() for each in attempts] == [0, 0], attempts[0].output + attempts[1].output
+    assert [each.values for each in attempts] == [[3, 3, 3], [5, 5, 5]]
+
+
+def test_a_killed_task_leaves_no_job_and_no_table(host: SparkHost) -> None:
+    script = f"""
+    import threading
+    spark.sql("create database lost")
+    spark.newSession().range(3).count()
+    threading.Thread(target=lambda: {LONG_JOB}).start()
+    wait()
+    """
+    attempt = host.start(script, classic=True).ready()
+    until(lambda: running_jobs(host.directory))
+    attempt.process.kill()
+    until(lambda: host.is_quiet)
+    _, after = classic(host, "tell([each.name for each in spark.catalog.listDatabases()])")
+    assert after.values == [["default"]]
+
+
+def test_stopping_one_session_leaves_the_others(host: SparkHost) -> None:
+    other = host.start(
+        "spark.range(3).cache().count()\nwait()\ntell(spark.range(4).count())", classic=True
+    )
+    other.ready()
+    code, attempt = classic(
+        host,
+        """
+        spark.sparkContext.clearJobTags()
+        spark.sparkContext.cancelAllJobs()
+        spark.catalog.clearCache()
+        spark.stop()
+        """,
+    )
+    assert code == 0, attempt.output
+    other.go_on()
+    assert (other.end(), other.values) == (0, [4]), other.output
+
+
+def test_what_would_change_the_driver_of_all_is_refused(host: SparkHost, tmp_path: Path) -> None:
+    for line in (
+        f"spark.sparkContext.addFile('{tmp_path}')",
+        "spark.builder.config(**{'key': 'spark.executor.memory', 'value': '4g'}).getOrCreate()",
+    ):
+        code, attempt = classic(host, line)
+        assert (code, attempt.failure) == (1, "UNSUPPORTED"), attempt.output
+        assert '"profile": "classic"' in attempt.output
