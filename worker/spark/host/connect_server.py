@@ -71,7 +71,6 @@ _OWN_CONF = {
     "spark.ui.retainedStages": "500",
     "spark.sql.ui.retainedExecutions": "200",
     "spark.log.level": "WARN",
-    # Tasks of several sessions at once: nobody waits until another one's job is through.
     "spark.scheduler.mode": "FAIR",
     "spark.connect.progress.reportInterval": "500ms",
     # The host closes sessions. Spark would close one for which it ran nothing for an hour, be its
@@ -84,6 +83,15 @@ _OWN_CONF = {
     # The pages of Spark's UI show options of readers, a password among them, in the clear.
     "spark.redaction.string.regex": HIDDEN,
 }
+_POOLS = """<?xml version="1.0"?>
+<allocations>
+  <pool name="default">
+    <schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>0</minShare>
+  </pool>
+</allocations>
+"""
+"""The mode of Spark's default pool. Without this file it is FIFO, whatever the scheduler's mode."""
+_POOLS_FILE = "pools.xml"
 # By its pages a session is closed: they show what runs for it yet, and kill that, for who has the
 # page token. No file of the installation may have it otherwise; `common.spark_config` refuses a
 # profile that does.
@@ -161,6 +169,7 @@ class ConnectServer:
             undone.callback(shutil.rmtree, directory, ignore_errors=True)
             script = f'#!/bin/sh\nexec {shlex.join(proxy)} python "$0" "$@"\n'
             scratch_of(directory).mkdir(mode=0o700)
+            (directory / _POOLS_FILE).write_text(_POOLS, encoding="ascii")
             self._python.write_text(script, encoding="utf-8")
             self._python.chmod(0o700)
             # For people, who may see the pages too.
@@ -229,6 +238,11 @@ class ConnectServer:
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
+    def close_input(self) -> None:
+        """Close the pipe whose end ends the JVM."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     def cut_log(self) -> None:
         """Begin its log anew if that is long: a server runs for days."""
         with contextlib.suppress(OSError):
@@ -249,6 +263,7 @@ class ConnectServer:
         plan = self.plan
         conf = {
             **_OWN_CONF,
+            "spark.scheduler.allocation.file": (self.directory / _POOLS_FILE).as_uri(),
             **doors.settings(plan.master),
             **python_sockets.settings(scratch_of(self.directory), plan.master),
             **plan.conf,

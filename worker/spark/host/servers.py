@@ -319,6 +319,7 @@ class Servers:
         code = process.process.wait()
         self._watch.remove(process.pidfd)
         os.close(process.pidfd)
+        process.close_input()
         del self._servers[server.key]
         log.info("server ended", extra={"server": server.key, "exit_code": code})
         failure, how = "SERVER_LOST", f"exit code {code}" if code >= 0 else f"signal {-code}"
