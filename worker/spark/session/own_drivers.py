@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from common.model.failures import FailureReason
 from worker.spark.diagnosis.failures import WorkFailedError
 from worker.spark.jvm import doors
+from worker.spark.session import own_streams
 from worker.spark.session.driver_needs import WITHOUT_EFFECT, is_of_a_session
 from worker.spark.session.own_sessions import CLOSED, DRIVER
 from worker.spark.session.sessions import Place
@@ -50,8 +49,6 @@ _OF_THE_WHOLE_JVM: Final = (
 _SETTLE_MS: Final = 500
 _MASTER: Final = "spark.master"
 _NAME: Final = "spark.app.name"
-_CHECKPOINT: Final = "checkpointlocation"
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BUILDER: Final = SparkSession.Builder
 
 
@@ -67,6 +64,7 @@ class OwnDrivers:
         """
         os.set_blocking(reports, False)
         self._reports = reports
+        self._pid = os.getpid()
         self._place = place
         self._directory = directory
         self._conf = dict(conf)
@@ -88,7 +86,12 @@ class OwnDrivers:
         self._is_created = False
 
     def close(self) -> None:
-        """Close what is open, and report to the host if that has worked for sure."""
+        """Close what is open, and report to the host if that has worked for sure.
+
+        A process that the script has forked leaves the sessions of its parent alone.
+        """
+        if os.getpid() != self._pid:
+            return
         context = SparkContext._active_spark_context  # noqa: SLF001
         if context is not None and (scratch := getattr(context, "_temp_dir", None)):
             shutil.rmtree(scratch, ignore_errors=True)
@@ -111,7 +114,7 @@ class OwnDrivers:
 
     def settle(self) -> None:
         """Wait a moment until the server's pages show what has happened."""
-        if self._driver is not None:
+        if self._driver is not None and os.getpid() == self._pid:
             context_of(self._driver.session).listenerBus().waitUntilEmpty(_SETTLE_MS)
 
     def _open(self, place: Place) -> SharedDriver:
@@ -137,7 +140,7 @@ class OwnDrivers:
     def _take_over(self) -> None:
         self._take_over_contexts()
         self._take_over_sessions()
-        self._take_over_streams()
+        own_streams.take_over(lambda: None if self._driver is None else self._driver.folder)
 
     def _take_over_contexts(self) -> None:
         own = self
@@ -194,6 +197,14 @@ class OwnDrivers:
         context.getJobTags = job_tags
         context.cancelAllJobs = lambda _context: own._current().cancel_jobs()
         context.setLogLevel = lambda _context, _level: None
+        get_conf = SparkContext.getConf
+
+        def conf_of(context: Any) -> SparkConf:
+            found: SparkConf = get_conf(context)
+            # What `_describe` has set; the server has others.
+            return found.setAppName(context.appName).setMaster(context.master)
+
+        context.getConf = conf_of
         conf: Any = SparkConf
         get_all = SparkConf.getAll
         # Scripts print all settings, and this one is a secret of the server.
@@ -231,27 +242,6 @@ class OwnDrivers:
         )
         builder: Any = _BUILDER
         builder.getOrCreate = got_or_created
-
-    def _take_over_streams(self) -> None:
-        """Resolve the folder of a checkpoint, which Spark does by the server's own folder."""
-        own = self
-        option, options = DataStreamWriter.option, DataStreamWriter.options
-
-        def one(writer: DataStreamWriter, key: str, value: Any) -> DataStreamWriter:
-            return option(writer, key, own._resolved(key, value))
-
-        def several(writer: DataStreamWriter, **named: Any) -> DataStreamWriter:
-            return options(writer, **{key: own._resolved(key, named[key]) for key in named})
-
-        streams: Any = DataStreamWriter
-        streams.option, streams.options = one, several
-
-    def _resolved(self, key: str, value: Any) -> Any:
-        is_place = key.lower() == _CHECKPOINT and isinstance(value, str) and value
-        folder = None if self._driver is None else self._driver.folder
-        if not is_place or folder is None or value.startswith("/") or _SCHEME.match(value):
-            return value
-        return f"file:{folder}/{value}"
 
     def _adoptable(self, context: SparkContext | None) -> SparkContext | None:
         """Return the context that the task started with, until a script has created its own."""

@@ -40,6 +40,7 @@ class OwnSessions:
         # no word is worth waiting for that.
         os.set_blocking(reports, False)
         self._reports = reports
+        self._pid = os.getpid()
         self._further: list[Session] = []
         self._are_closed = True
         self.first = open_clone(place)
@@ -49,7 +50,12 @@ class OwnSessions:
             guard()
 
     def close(self) -> None:
-        """Close them all, and tell the host if that has worked for sure."""
+        """Close them all, and report to the host if that has worked for sure.
+
+        A process that the script has forked leaves the sessions of its parent alone.
+        """
+        if os.getpid() != self._pid:
+            return
         for each in (*self._further, self.first):
             each.stop()
         if self._are_closed:
