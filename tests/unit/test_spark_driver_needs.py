@@ -30,7 +30,7 @@ from worker.spark.session.driver_needs import (
             "spark.sql('ADD JAR /a.jar')",
             "a statement that brings jars, files or archives (line 1)",
         ),
-        ("SparkSession.builder.enableHiveSupport()", "enableHiveSupport (line 1)"),
+        ("\ufeffSparkSession.builder.enableHiveSupport()", "enableHiveSupport (line 1)"),
         ("ssc = StreamingContext(sc, 1)", "StreamingContext (line 1)"),
         ("h = pyspark.sql.HiveContext(sc)", "HiveContext (line 1)"),
         ("SparkConf().setMaster('yarn')", "the master yarn (line 1)"),
@@ -55,6 +55,8 @@ def test_what_changes_a_whole_driver_is_named_with_its_line(source: str, found: 
         "sc.setLogLevel('ERROR')",
         "def broken(:",
         "\0",
+        # No name of a setting, so it is not repeated in a message.
+        "b.config('spark.x\\n', 'y').config('spark.' + 'x' * 200, 'y')",
     ],
 )
 def test_what_other_tasks_do_not_notice_needs_no_driver(source: str) -> None:
@@ -74,7 +76,12 @@ other.config("color", "red")
         "spark.task.cpus": "2",
         "spark.sql.warehouse.dir": "/w",
     }
+    # Python refuses to print an integer of this length.
+    assert driver_settings(f"b.config('spark.task.cpus', 0x{'f' * 9000})") == {}
     assert driver_settings("def broken(:") == {}
+    assert driver_settings("SparkSession.builder.enableHiveSupport()") == {
+        "spark.sql.catalogImplementation": "hive"
+    }
 
 
 def test_settings_of_a_session_are_those_of_sql_that_spark_reads_later() -> None:

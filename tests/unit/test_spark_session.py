@@ -470,9 +470,10 @@ def test_a_script_that_would_change_the_driver_of_all_gets_one(
 
 def test_a_driver_is_started_with_the_literal_settings_of_the_script(tmp_path: Path) -> None:
     script = "b.config('spark.executor.memory', '4g').config('spark.submit.deployMode', 'cluster')"
-    conf = job_of(prepared(tmp_path, {"rawScript": script}))["conf"]
-    assert conf["spark.executor.memory"] == "4g"
-    assert "spark.submit.deployMode" not in conf
+    for profile in ("", "classic"):
+        conf = job_of(prepared(tmp_path, {"rawScript": script, "profile": profile}))["conf"]
+        assert conf["spark.executor.memory"] == "4g"
+        assert "spark.submit.deployMode" not in conf
 
 
 def test_connect_is_a_session_of_the_default_profile(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def launch_with_session(
     environment = task_environment(context)
     choice = choice or choose(context, shipped=(*py_files, *archives))
     gets_classic = spec.session_work == _SCRIPT and not choice.connects
-    if gets_classic and not choice.is_classic:
+    if gets_classic:
         choice = _with_driver(context, choice, document, shipped=(*py_files, *archives))
     executors_on = choice.master or choice.made_as.master
     if environment is not None:
@@ -194,20 +194,28 @@ def _with_driver(
 ) -> Choice:
     """Return the choice for a script; a driver of its own if it needs one, and the log says why.
 
-    In the JVM of a warm server it would change what other tasks share.
+    In the JVM of a warm server it would change what other tasks share. A driver starts before the
+    script, with the settings that the script gives.
     """
+    texts = [*_texts(document, context.account)]
+    if choice.is_classic:
+        own = Memory(context).raised_settings(_settings_in(texts))
+        return replace(choice, conf={**choice.conf, **own})
     need = "what pyFiles and archives bring" if shipped else ""
     if not need and sharing.is_isolated(choice.conf):
         need = sharing.ISOLATED
-    texts = [*_texts(document, context.account)]
     if not need:
         need = next(filter(None, map(driver_needs.needs_driver, texts)), "")
     if not need:
         return choice
     note = f"takes a driver of its own (profile classic), since {need} needs one"
+    return _classic(context, choice.profile, "", {**choice.conf, **_settings_in(texts)}, note)
+
+
+def _settings_in(texts: Iterable[str]) -> dict[str, str]:
+    """Return the settings of a driver that scripts give and that a task may have."""
     given = dict(pair for text in texts for pair in driver_needs.driver_settings(text).items())
-    own = {key: value for key, value in given.items() if _is_allowed(key, value)}
-    return _classic(context, choice.profile, "", {**choice.conf, **own}, note)
+    return {key: value for key, value in given.items() if _is_allowed(key, value)}
 
 
 def _is_allowed(key: str, value: str) -> bool:

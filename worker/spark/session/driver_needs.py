@@ -1,13 +1,14 @@
-"""Finds what in a script needs a Spark driver of its own. Pure: the script is parsed, never run.
+"""Finds what in a script needs a separate Spark driver. Pure: the script is parsed, never run.
 
 Tasks share the JVM of a warm server. A script that changes this JVM as a whole, reaches into it, or
-asks for settings that only a new one could have, would change other tasks or get other results than
+gives settings that only a new JVM can have, would change other tasks or get other results than
 `spark-submit` gives. Only the text of the script is searched, not what it imports.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +17,8 @@ from worker.spark.session.sharing import statement_brings
 
 _INSIDE: Final = frozenset({"_gateway", "_jsc", "_jvm"})
 """Attributes of PySpark's objects that are the JVM."""
+_HIVE: Final = "enableHiveSupport"
+_CATALOG: Final = "spark.sql.catalogImplementation"
 _OF_THE_DRIVER: Final = frozenset(
     {
         "addArchive",
@@ -28,7 +31,7 @@ _OF_THE_DRIVER: Final = frozenset(
         "cancelJobGroupAndFutureJobs",
         "cancelJobsWithTag",
         "cancelJobsWithTagAndFutureJobs",
-        "enableHiveSupport",
+        _HIVE,
         "setCheckpointDir",
         "setExecutorEnv",
         "setSystemProperty",
@@ -38,6 +41,8 @@ _OF_THE_DRIVER: Final = frozenset(
 _ONE_FOR_A_DRIVER: Final = frozenset({"HiveContext", "StreamingContext"})
 """Classes of which a JVM has one object that works."""
 _SETTERS: Final = frozenset({"config", "set", "setIfMissing"})
+_KEY = re.compile(r"spark\.[\w.-]{1,150}")
+"""A setting whose name can be part of a message."""
 _OF_A_SESSION = re.compile(r"spark\.sql\.\S+")
 _STATIC = re.compile(
     r"spark\.sql\.(catalogImplementation|extensions|warehouse\.dir|globalTempDatabase"
@@ -62,15 +67,12 @@ WITHOUT_EFFECT: Final = frozenset(
 
 
 def needs_driver(source: str) -> str:
-    """Return what needs a driver of its own, with its line; "" if nothing does.
+    """Return what needs a separate driver, with its line; "" if nothing does.
 
     A script that can't be parsed needs none: its error is reported when it is compiled.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    found = min(_needs(tree), default=None)
+    tree = _parsed(source)
+    found = None if tree is None else min(_needs(tree), default=None)
     return "" if found is None else f"{found[1]} (line {found[0]})"
 
 
@@ -79,17 +81,26 @@ def driver_settings(source: str) -> dict[str, str]:
 
     The driver starts before the script runs, and so has to be started with them.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _parsed(source)
+    if tree is None:
         return {}
     found = sorted(_settings(tree), key=lambda each: each[0])
-    return {key: value for _, key, value in found if value is not None and _is_of_a_driver(key)}
+    given = {key: value for _, key, value in found if value is not None and _is_of_a_driver(key)}
+    if any(name == _HIVE for _, name in _needs(tree)):
+        given[_CATALOG] = "hive"
+    return given
 
 
 def is_of_a_session(key: str) -> bool:
     """Return True if a setting can be changed for one session of a driver that runs."""
     return bool(_OF_A_SESSION.fullmatch(key)) and not _STATIC.fullmatch(key)
+
+
+def _parsed(source: str) -> ast.AST | None:
+    try:
+        return ast.parse(source.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _needs(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -153,14 +164,16 @@ def _literal(value: ast.expr) -> str | None:
         case ast.Constant(value=bool(given)):
             return str(given).lower()
         case ast.Constant(value=str(given) | int(given) | float(given)):
-            return str(given)
+            # Python prints no integer that is longer than its limit.
+            with contextlib.suppress(ValueError):
+                return str(given)
     return None
 
 
 def _is_of_a_driver(key: object) -> bool:
     return (
         isinstance(key, str)
-        and key.startswith("spark.")
+        and bool(_KEY.fullmatch(key))
         and key not in WITHOUT_EFFECT
         and not is_of_a_session(key)
         and key != "spark.master"
