@@ -1,4 +1,4 @@
-"""Scripts in a server that they share get the values that `spark-submit` gives, and nothing of others."""
+"""Scripts in a shared server get the values that `spark-submit` gives, and are kept apart."""
 
 from __future__ import annotations
 
@@ -144,6 +144,22 @@ AS_SPARK_SUBMIT = {
         """,
         [[True] * 4, True, 3, 1, ["a", "b"]],
     ),
+    "a stream of files": (
+        """
+        import os
+        os.makedirs("in")
+        with open("in/1.json", "w") as file:
+            file.write('{"id": 1}')
+        rows = spark.readStream.schema("id int").json("in")
+        def write(writer, **named):
+            writer.trigger(availableNow=True).start(**named).awaitTermination()
+        write(rows.writeStream.format("json").option("checkpointLocation", "a"), path="out")
+        write(rows.writeStream.option("path", "too"), format="json", checkpointLocation="b")
+        tell(*(spark.read.json(name).count() for name in ("out", "too")))
+        write(rows.writeStream.format("console").option("checkpointLocation", "c"))
+        """,
+        [1, 1],
+    ),
     "a stream": (
         """
         import glob
@@ -178,6 +194,8 @@ def test_a_script_gets_the_values_of_spark_submit(host: SparkHost, name: str) ->
     script, values = AS_SPARK_SUBMIT[name]
     code, attempt = classic(host, script)
     assert (code, attempt.values) == (0, values), attempt.output
+    if name == "a stream of files":
+        assert "Batch: 0" in attempt.output
 
 
 def test_a_task_finds_nothing_that_the_task_before_has_left(host: SparkHost) -> None:
@@ -258,3 +276,41 @@ def test_what_would_change_the_driver_of_all_is_refused(host: SparkHost, tmp_pat
         code, attempt = classic(host, line)
         assert (code, attempt.failure) == (1, "UNSUPPORTED"), attempt.output
         assert '"profile": "classic"' in attempt.output
+
+
+def test_a_process_that_the_script_forks_does_not_close_the_session(host: SparkHost) -> None:
+    script = """
+    import os
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        tell(spark.range(3).count())
+    """
+    for is_classic in (True, False):
+        code, attempt = host.run(script, classic=is_classic)
+        assert (code, attempt.values) == (0, [3]), attempt.output
+
+
+def test_a_stream_that_never_returns_is_ended_with_the_script(host: SparkHost) -> None:
+    code, attempt = classic(
+        host,
+        """
+        import threading, time
+        is_called = threading.Event()
+        def never(df, n):
+            is_called.set()
+            time.sleep(36_000)
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+        rows.writeStream.foreachBatch(never).start()
+        is_called.wait()
+        """,
+    )
+    assert code == 0, attempt.output
+    until(lambda: host.is_quiet)
+    assert host.works()
+
+
+def test_jobs_of_a_server_get_cores_in_turn(host: SparkHost) -> None:
+    mode = 'sc._jsc.sc().getPoolForName("default").get().schedulingMode().toString()'
+    _, attempt = classic(host, f"sc = spark.sparkContext\ntell({mode})")
+    assert attempt.values == ["FAIR"], attempt.output

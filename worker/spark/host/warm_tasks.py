@@ -228,7 +228,7 @@ class WarmTasks:
         task.exit_code = code
         if task.server is None:
             self._forget(task)  # Its server has died, which its task proxy was told.
-        elif CLOSED in task.reported:
+        elif task.reported[-1:] == [CLOSED]:
             self._closed(task)
         else:
             task.close_at = self._clock()

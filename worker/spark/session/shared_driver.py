@@ -60,6 +60,8 @@ _FILES: Final = "org.apache.hadoop.fs.FileSystem"
 _CATALOG: Final = "spark.sql.catalogImplementation"
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _STREAMS_PAGE: Final = "spark.sql.streaming.ui.enabled"
+_STOP_TIMEOUT: Final = "spark.sql.streaming.stopTimeout"
+_STOP_WITHIN: Final = "2s"
 _SQL_PAGE: Final = "SQL"
 _IN_MEMORY: Final = "in-memory"
 _BASES: Final = "orcaflow.bases"
@@ -68,6 +70,8 @@ _LAZY_FIELD: Final = "bitmap$0"
 """The field in which Scala notes the lazy values that an object has computed."""
 _CAUSE_CHARS: Final = 250
 _CLOSE_SECONDS: Final = 12.0
+_OWN_CLOSE_SECONDS: Final = 4.0
+"""Of a task that closes its session itself; the host has more time."""
 _FIRST_REST_SECONDS: Final = 0.002
 _REST_SECONDS: Final = 0.1
 _CURRENT_THREAD: Final = "c\nz:java.lang.Thread\ncurrentThread\ne\n"
@@ -174,7 +178,7 @@ class SharedDriver:
         # What Py4J logs about that is no news to the author.
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         try:
-            return _close(self._opener, (self.place,))
+            return _close(self._opener, (self.place,), within=_OWN_CLOSE_SECONDS)
         finally:
             self._opener.close()
 
@@ -195,11 +199,12 @@ def close_drivers(place: Place, others: Collection[str] = ()) -> bool:
     Return True once the server runs nothing for them, and False if that takes too long.
     """
     with _opened(place) as gateway:
-        return _close(gateway, (place, *map(place.beside, others)))
+        places = (place, *map(place.beside, others))
+        return _close(gateway, places, within=_CLOSE_SECONDS)
 
 
-def _close(gateway: ClientServer, places: Collection[Place]) -> bool:
-    limit = time.monotonic() + _CLOSE_SECONDS
+def _close(gateway: ClientServer, places: Collection[Place], *, within: float) -> bool:
+    limit = time.monotonic() + within
     rest = _FIRST_REST_SECONDS
     left = list(places)
     while left := [each for each in left if not _is_closed(gateway, tag_of(each.session_id))]:
@@ -222,6 +227,8 @@ def _is_closed(gateway: ClientServer, tag: str) -> bool:
     if session is not None:
         for query in _queries(session, is_alone=known.get(f"{tag}.base") is not None):
             with contextlib.suppress(Exception):  # PySpark makes other errors of Py4J's.
+                # A batch function that never returns must not keep this request waiting.
+                settings_of(query.sparkSession()).setConfString(_STOP_TIMEOUT, _STOP_WITHIN)
                 query.stop()
     # In this order: a thread that has ended starts no job after its jobs were cancelled.
     has_thread = _has_thread(jvm, tag)
@@ -251,10 +258,10 @@ def _has_job(context: Any, tag: str) -> bool:
 
 
 def _has_thread(jvm: Any, name: str) -> bool:
-    """Return True if a thread of the JVM has this name."""
-    # One text of all of them: each request for one takes as long as this.
-    found = _class(jvm, "java.lang.Thread").getAllStackTraces().keySet().toString()
-    return f"[{name}," in found
+    """Return True if a thread of the JVM has this name, which contains a random number."""
+    # One text of all of them: each request for one takes as long as this. Releases of Java write
+    # a thread in different ways.
+    return name in _class(jvm, "java.lang.Thread").getAllStackTraces().keySet().toString()
 
 
 def _open_session(jvm: Any, known: Any, context: Any, place: Place, folder: Path | None) -> None:
