@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.spark.progress.connect_progress import rest_after
 from worker.spark.progress.tally import Tally
 
 
@@ -75,3 +76,7 @@ def test_a_stage_that_is_complete_stays_so(seen: list[tuple[int, str]], twice: b
         tally.see_stage(stage(number, status, numTasks=2, numCompleteTasks=2, inputRecords=5))
     progress = tally.progress
     assert (progress.stages_done, progress.tasks_done, progress.rows_in) == (3, 6, 15)
+
+
+def test_a_slow_answer_does_not_delay_the_next_request_for_minutes() -> None:
+    assert [rest_after(cost) for cost in (0.0, 0.02, 5.0)] == [0.5, 1.0, 5.0]

@@ -29,12 +29,21 @@ _FIRST_SECONDS = 1.0
 _REST_SECONDS = 0.5
 _MOST_OF_A_CORE = 0.02
 """So much of the time may go into asking; the more there is to ask, the rarer it is."""
+_LONGEST_REST_SECONDS = 5.0
 _HTTP_SECONDS = 5.0
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without the proxies of the task's environment: no other computer is asked."""
 
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def rest_after(cost: float) -> float:
+    """Return the seconds until the next request, after one that took this long.
+
+    On a busy machine the time says little, so there is a limit.
+    """
+    return min(max(_REST_SECONDS, cost / _MOST_OF_A_CORE), _LONGEST_REST_SECONDS)
 
 
 class ServerProgress:
@@ -95,8 +104,7 @@ class ServerProgress:
             before = time.monotonic()
             with contextlib.suppress(Exception):
                 self._ask()
-            cost = time.monotonic() - before
-            rest = max(_REST_SECONDS, cost / _MOST_OF_A_CORE)
+            rest = rest_after(time.monotonic() - before)
 
     def _ask(self) -> None:
         if self._api:

@@ -61,7 +61,7 @@ _CATALOG: Final = "spark.sql.catalogImplementation"
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _STREAMS_PAGE: Final = "spark.sql.streaming.ui.enabled"
 _STOP_TIMEOUT: Final = "spark.sql.streaming.stopTimeout"
-_STOP_WITHIN: Final = "2s"
+_STOP_WITHIN: Final = "1s"
 _SQL_PAGE: Final = "SQL"
 _IN_MEMORY: Final = "in-memory"
 _BASES: Final = "orcaflow.bases"
@@ -70,7 +70,7 @@ _LAZY_FIELD: Final = "bitmap$0"
 """The field in which Scala notes the lazy values that an object has computed."""
 _CAUSE_CHARS: Final = 250
 _CLOSE_SECONDS: Final = 12.0
-_OWN_CLOSE_SECONDS: Final = 4.0
+_OWN_CLOSE_SECONDS: Final = 2.0
 """Of a task that closes its session itself; the host has more time."""
 _FIRST_REST_SECONDS: Final = 0.002
 _REST_SECONDS: Final = 0.1
