@@ -18,96 +18,6 @@ from tests.integration.spark_host import (
 pytestmark = pytest.mark.slow
 
 AS_SPARK_SUBMIT = {
-    "a view that a helper uses twice": (
-        """
-        def helper(n):
-            spark.range(n, n + 1).createOrReplaceTempView("t")
-            return spark.sql("select id as v from t")
-        a, b = helper(10), helper(99)
-        tell(a.alias("a").crossJoin(b.alias("b")).selectExpr("a.v", "b.v as w").first().asDict())
-        """,
-        [{"v": 10, "w": 99}],
-    ),
-    "a view that replaces itself": (
-        """
-        spark.range(2, 3).createOrReplaceTempView("stage")
-        found = []
-        for _ in range(3):
-            x = spark.sql("select id + 1 as id from stage")
-            x.createOrReplaceTempView("stage")
-            found.append(x)
-        tell([x.first().id for x in found])
-        """,
-        [[3, 4, 5]],
-    ),
-    "functions that a loop creates": (
-        """
-        from pyspark.sql.functions import udf
-        columns = []
-        for k in (1, 10, 100):
-            columns.append(udf(lambda v: k, "int")("id").alias(f"c{k}"))
-        tell(list(spark.range(1).select(*columns).first()))
-        """,
-        [[1, 10, 100]],
-    ),
-    "the current database": (
-        """
-        for name in ("d1", "d2"):
-            spark.sql(f"create database {name}")
-            spark.sql(f"create table {name}.t as select '{name}' as v")
-        spark.sql("use d1")
-        a = spark.table("t")
-        spark.sql("use d2")
-        b = spark.table("t")
-        tell(a.first().v, b.first().v)
-        """,
-        ["d1", "d2"],
-    ),
-    "a column that is looked for": (
-        """
-        from pyspark.errors import AnalysisException
-        def has_column(df, name):
-            try:
-                df[name]
-                return True
-            except AnalysisException:
-                return False
-        tell([has_column(spark.range(1), name) for name in ("id", "nope", "never")])
-        """,
-        [[True, False, False]],
-    ),
-    "a setting after the frame": (
-        """
-        spark.conf.set("spark.sql.ansi.enabled", "true")
-        df = spark.sql("select cast('x' as int) as n")
-        spark.conf.set("spark.sql.ansi.enabled", "false")
-        try:
-            tell(df.first().n)
-        except Exception as error:
-            tell(error.getCondition())
-        """,
-        ["CAST_INVALID_INPUT"],
-    ),
-    "a folder that is not there": (
-        """
-        from pyspark.errors import AnalysisException
-        try:
-            df = spark.read.parquet("not/there")
-        except AnalysisException:
-            df = spark.createDataFrame([], "id long")
-        tell(df.count())
-        """,
-        [0],
-    ),
-    "a view that is dropped": (
-        """
-        spark.range(3).createOrReplaceTempView("gone")
-        df = spark.table("gone")
-        spark.catalog.dropTempView("gone")
-        tell(df.count())
-        """,
-        [3],
-    ),
     "contexts": (
         """
         from pyspark import SparkConf, SparkContext
@@ -175,7 +85,7 @@ AS_SPARK_SUBMIT = {
         [[5], True],
     ),
 }
-"""Scripts with the values that they print in a driver of their own."""
+"""Scripts with the values that they print in a separate driver; more are in `tests.parity`."""
 
 
 @pytest.fixture
