@@ -4,11 +4,13 @@
 
 A write's folder belongs to the attempt's account and is never used again, so no file that was
 published is ever written over. Nothing in it is trusted: neither links nor pipes nor other names
-of foreign files are taken.
+of foreign files are taken, and no file that a process can still write to.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import secrets
@@ -93,7 +95,7 @@ class DatasetFolders:
             ) from None
         try:
             # Folders first, because the owner of a folder could replace a file after its check.
-            self._keep(top, _READABLE_FOLDER)
+            self._keep(top)
             return sum(self._checked(top, name) for name in names)
         finally:
             os.close(top)
@@ -106,11 +108,15 @@ class DatasetFolders:
                 try:
                     if not is_own_file(file):
                         raise DatasetRequestError(f"{name[:80]!r} is no ordinary file")
-                    size = os.fstat(file).st_size
-                    self._keep(file, _READABLE_FILE)
+                    self._own(file, _READABLE_FILE)
+                    if self._for_tenants and _is_open_for_writing(file):
+                        raise DatasetRequestError(
+                            f"{name[:80]!r} is open for writing: close it before its publication"
+                        )
+                    os.fsync(file)
+                    return os.fstat(file).st_size
                 finally:
                     os.close(file)
-                return size
         except FileNotFoundError:
             raise DatasetRequestError(f"{name[:80]!r} is not in the write's folder") from None
         except OSError as error:
@@ -128,15 +134,18 @@ class DatasetFolders:
         try:
             for name in folders:
                 opened.append(os.open(name, _FOLDER_FLAGS, dir_fd=opened[-1]))
-                self._keep(opened[-1], _READABLE_FOLDER)
+                self._keep(opened[-1])
             yield opened[-1]
         finally:
             for each in opened[1:]:
                 os.close(each)
 
-    def _keep(self, file: int, mode: int) -> None:
+    def _keep(self, folder: int) -> None:
+        self._own(folder, _READABLE_FOLDER)
         # What the tables name must outlive a loss of power.
-        os.fsync(file)
+        os.fsync(folder)
+
+    def _own(self, file: int, mode: int) -> None:
         if self._for_tenants:
             about = os.fstat(file)
             if about.st_uid != os.geteuid():
@@ -153,6 +162,20 @@ class DatasetFolders:
                     yield WriteFolder(
                         dataset=dataset.name, task_id=int(found[2]), write=found[3], path=entry
                     )
+
+
+def _is_open_for_writing(file: int) -> bool:
+    """Return whether a descriptor or a memory map of any process can change a file.
+
+    The kernel grants a lease only for a file without writers. The file belongs to this account by
+    now, so no other account can open it again. False if the file system has no leases.
+    """
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
 
 
 def _entries(folder: Path) -> list[Path]:
