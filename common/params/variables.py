@@ -3,9 +3,10 @@
 A value in a variable stays a value: `"$day"` is one word to a shell, whatever stands in it, while a
 value that is put into a script's text becomes part of the program. Names come from whoever starts a
 run, so they must not reach what shells, loaders and interpreters read from their environment. POSIX
-leaves names with a lower-case letter to applications (XBD 8.1), but for a few that programs have
-taken all the same. Every other parameter is given under a name of Orcaflow's own. Pure; used by the
-worker's launcher and by lint.
+leaves names with a lower-case letter to applications (XBD 8.1), but programs also read names such
+as `TF_CLI_ARGS_plan` and `spring_config_location`. A parameter has its own name if each word of it
+has a lower-case letter and no program is known to read it. Every other parameter is given under a
+name of Orcaflow's own. Pure; used by the worker's launcher and by lint.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ MAX_TOTAL_BYTES: Final = 512 * 1024
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-_LOWER: Final = re.compile(r"[a-z]")
+_WORD: Final = "[A-Z]?[0-9]*[a-z][A-Za-z0-9]*"
+_FREE: Final = re.compile(rf"_?{_WORD}(?:_(?:{_WORD}|[0-9]+))*_?")
+"""The form of a name that is given as it is: words with a lower-case letter first, or numbers.
+
+Programs have prefixes in capitals (`GIT_CONFIG_x`, `PSModulePath`), and suffixes (`Boost_ROOT`) and
+double underscores (`Logging__Level`).
+"""
 _HEEDED: Final = re.compile(
-    r".*_proxy|(?:npm|pnpm|yarn|pip|fish|orcaflow)_.*|histchars|auto_resume"
-    r"|shell_escape.*|open(?:in|out)_any",
+    r".*_proxy|(?:npm|pnpm|yarn|pip|fish|orcaflow|spring|logging|management|ac_cv|rvm|cypress)_.*"
+    r"|histchars|auto_resume|bashrcsource|gitproxy|rpm_config|shell_escape.*|open(?:in|out)_any",
     re.IGNORECASE,
 )
-"""Names with lower-case letters by which programs are configured all the same."""
+"""Names of the form `_FREE` by which programs are configured all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ def variable_of(name: str) -> str | None:
     variable = name.replace(".", "_").replace("-", "_")
     if not _NAME.fullmatch(variable):
         return None
-    is_free = _LOWER.search(variable) is not None and _HEEDED.fullmatch(variable) is None
+    is_free = _FREE.fullmatch(variable) is not None and _HEEDED.fullmatch(variable) is None
     return variable if is_free else OWN_PREFIX + variable
 
 

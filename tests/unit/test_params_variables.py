@@ -16,6 +16,11 @@ from common.params import references_in, safe_way, variable_of, variables_of
         ("system.biz.date", "system_biz_date"),
         ("biz-date", "biz_date"),
         ("DAY", "ORCAFLOW_PARAM_DAY"),
+        ("user_ID", "ORCAFLOW_PARAM_user_ID"),
+        ("start_date_2", "start_date_2"),
+        ("endDate", "endDate"),
+        ("s3_path_", "s3_path_"),
+        ("python_version", "python_version"),
         ("A.B", "ORCAFLOW_PARAM_A_B"),
         ("_", "ORCAFLOW_PARAM__"),
         ("a b", None),
@@ -41,6 +46,10 @@ def test_a_parameter_has_its_own_name_or_one_of_orcaflow_s(name: str, variable: 
         *("_JAVA_OPTIONS", "GIT_SSH_COMMAND", "HOME", "TMPDIR", "SPARK_HOME", "ORCAFLOW_OUTPUT"),
         *("http_proxy", "https_proxy", "all_proxy", "Http_Proxy", "npm_config_registry"),
         *("fish_function_path", "shell_escape", "orcaflow_x", "ORCAFLOW_PARAM_day"),
+        *("TF_CLI_ARGS_plan", "TF_VAR_region", "GIT_CONFIG_x", "PIP_index_url", "PSModulePath"),
+        *("CC_x86_64_unknown_linux_gnu", "COMPlus_x", "ConnectionStrings__db", "Boost_ROOT"),
+        *("ORG_GRADLE_PROJECT_x", "AIRFLOW__core__x", "spring_config_location", "Qt5_DIR"),
+        *("logging_config", "ac_cv_prog_CC", "rvm_path", "cypress_x", "BASH_FUNC_x"),
     ],
 )
 def test_no_parameter_sets_what_programs_heed(name: str) -> None:
