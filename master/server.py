@@ -19,7 +19,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from setproctitle import setproctitle
@@ -65,7 +64,7 @@ from common.store.master.complement_progress import PostgresComplementStore
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.failover import PostgresFailoverStore
 from common.store.master.holds import PostgresHoldStore
-from common.store.master.notify_queue import shorten
+from common.store.master.notify_queue import NotifyQueue
 from common.store.master.runs import PostgresRunStore
 from common.store.master.schedules import PostgresScheduleStore
 from common.store.master.supervisors import PostgresSupervisorStore
@@ -142,7 +141,7 @@ def run(config: Config) -> int:
         stack.callback(registry.close)
         probe = _probe(config, f"{NAME}-{settings.port}-probe")
         stack.callback(probe.dispose)
-        database = DatabaseLoop(partial(shorten, probe), clock=clock)
+        database = DatabaseLoop(NotifyQueue(probe).shorten, clock=clock)
         hints = HintTargets(registry.membership, lambda: present_modes(engine))
         commands = PostgresCommandStore(
             engine,

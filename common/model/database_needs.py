@@ -28,6 +28,7 @@ NEEDED_FUNCTIONS: Final = (
     "pg_advisory_xact_lock_shared(bigint)",
     "pg_advisory_xact_lock_shared(integer,integer)",
     "pg_try_advisory_xact_lock(integer,integer)",
+    "pg_notification_queue_usage()",
 )
 """The functions that some servers, the embedded one too, let only certain roles execute."""
 _EXECUTE: Final = "EXECUTE"

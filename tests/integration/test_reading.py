@@ -11,11 +11,12 @@ import pytest
 from psycopg2 import extensions
 from sqlalchemy import create_engine, make_url, text
 
-from common.embedded.addresses import READER, PostgresAddress
+from common.embedded.addresses import READER, SUPERUSER, PostgresAddress
 from common.masking import is_secret
 from common.store import schema
 from common.store.connect import answer_of, engine
-from common.store.master.notify_queue import shorten
+from common.store.database_check import DatabaseUnfitError, refuse_unfit
+from common.store.master.notify_queue import NotifyQueue
 from common.store.reading import SCHEMA, allow_reading, columns_seen, reading_statements
 from common.store.tables import metadata
 from tests.conftest import Databases
@@ -248,10 +249,34 @@ def test_x91_a_reader_can_not_fill_the_queue_of_notifications(
                 "SELECT count(pg_notify('idle', repeat('x', 7000) || number))"
                 " FROM generate_series(1, 200) number"
             )
-        shorten(probe, most_usage=1.0)
+        NotifyQueue(probe, most_usage=1.0).shorten()
         assert reader.closed == 0
         assert answer_of(probe, "SELECT pg_notification_queue_usage()") > few
-        shorten(probe, most_usage=few)
+        NotifyQueue(probe, most_usage=few).shorten()
     with pytest.raises(psycopg2.OperationalError):
         _use_until_ended(reader)
+    probe.dispose()
+
+
+def test_a_revoked_right_to_query_the_queue_is_logged_with_its_cure_and_refused_at_a_start(
+    migrated_url: str, postgres: PostgresAddress, caplog: pytest.LogCaptureFixture
+) -> None:
+    probe = engine(migrated_url, pool_size=1, by_statement=True)
+    queue = NotifyQueue(probe)
+    right = "EXECUTE ON FUNCTION pg_notification_queue_usage()"
+    dsn = replace(postgres.seen_by(SUPERUSER), dbname=make_url(migrated_url).database or "").dsn
+    with closing(psycopg2.connect(dsn)) as administrator, administrator.cursor() as cursor:
+        administrator.autocommit = True
+        cursor.execute(f"REVOKE {right} FROM PUBLIC")
+        try:
+            for _ in range(2):
+                queue.shorten()
+            with pytest.raises(DatabaseUnfitError, match=r"pg_notification_queue_usage\(\)"):
+                refuse_unfit(probe)
+        finally:
+            cursor.execute(f"GRANT {right} TO PUBLIC")
+    (line,) = caplog.records
+    assert line.__dict__["cure"] == f"GRANT {right} TO PUBLIC"
+    queue.shorten()
+    refuse_unfit(probe)
     probe.dispose()

@@ -22,32 +22,52 @@ log = logging.getLogger(__name__)
 MOST_USAGE: Final = 0.05
 """The part of the queue, by default 400 MB, from which sessions of the reading role are ended."""
 
-_USAGE: Final = "SELECT pg_notification_queue_usage()"
+_FUNCTION: Final = "pg_notification_queue_usage()"
+_USAGE: Final = f"SELECT {_FUNCTION}"
 _END: Final = """
     SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE usename = %(role)s AND datname = current_database()
 """
 
 
-def shorten(made: Engine, *, most_usage: float = MOST_USAGE) -> None:
-    """Drop delivered notifications; end sessions of the reading role while the queue is long.
+class NotifyQueue:
+    """The queue of notifications of one server."""
 
-    Raises `ServiceUnreachableError` if the server does not answer.
-    """
-    usage = float(answer_of(made, _USAGE))
-    if usage <= most_usage:
-        return
-    extra: dict[str, object] = {"usage": round(usage, 4), "role": READER}
-    try:
-        ended = int(answer_of(made, _END, role=READER))
-    except ConfigurationError as error:
-        cure = "grant pg_signal_backend to the role of the daemons"
-        extra |= {"cause": str(error), "cure": cure}
-        log.warning("may not end sessions that fill the queue of notifications", extra=extra)
-        return
-    if ended:
-        extra["sessions"] = ended
-        log.warning("ended sessions that may fill the queue of notifications", extra=extra)
-    else:
-        extra["cure"] = "end the session that listens and stays in a transaction"
-        log.warning("queue of notifications is long", extra=extra)
+    def __init__(self, made: Engine, *, most_usage: float = MOST_USAGE) -> None:
+        self._made = made
+        self._most_usage = most_usage
+        self._is_refused = False
+
+    def shorten(self) -> None:
+        """Drop delivered notifications; end sessions of the reading role while the queue is long.
+
+        Raises `ServiceUnreachableError` if the server does not answer. The start of a daemon checks
+        the right to query the usage. If it was revoked later, one warning names the cure.
+        """
+        try:
+            usage = float(answer_of(self._made, _USAGE))
+        except ConfigurationError as error:
+            if not self._is_refused:
+                cure = f"GRANT EXECUTE ON FUNCTION {_FUNCTION} TO PUBLIC"
+                extra: dict[str, object] = {"cause": str(error), "cure": cure}
+                log.warning("may not query the usage of the queue of notifications", extra=extra)
+            self._is_refused = True
+            return
+        self._is_refused = False
+        if usage > self._most_usage:
+            self._end_readers({"usage": round(usage, 4), "role": READER})
+
+    def _end_readers(self, extra: dict[str, object]) -> None:
+        try:
+            ended = int(answer_of(self._made, _END, role=READER))
+        except ConfigurationError as error:
+            cure = "grant pg_signal_backend to the role of the daemons"
+            extra |= {"cause": str(error), "cure": cure}
+            log.warning("may not end sessions that fill the queue of notifications", extra=extra)
+            return
+        if ended:
+            extra["sessions"] = ended
+            log.warning("ended sessions that may fill the queue of notifications", extra=extra)
+        else:
+            extra["cure"] = "end the session that listens and stays in a transaction"
+            log.warning("queue of notifications is long", extra=extra)
