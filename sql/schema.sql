@@ -1312,6 +1312,9 @@ BEGIN
             JOIN t_ds_process_instance root
                 ON root.id = CASE i.root_id WHEN 0 THEN i.id ELSE i.root_id END
             JOIN t_ds_process_definition d ON d.id = root.process_definition_id
+            WHERE i.id = run), (
+            SELECT d.project_id FROM t_ds_process_instance i
+            JOIN t_ds_process_definition d ON d.id = i.process_definition_id
             WHERE i.id = run), 0);
     END IF;
     IF NEW.project_id = 0 THEN

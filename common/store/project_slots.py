@@ -1,8 +1,9 @@
 """The projects that runs, attempts and commands are charged to, for the shares of slots.
 
 A sub process is charged to the project of the run at the top of its tree, also if its definition is
-a shared one of another project: otherwise one project could use up the share of another. Rows
-without a definition are charged to project 0. Used by masters, workers and `common.store.people`.
+a shared one of another project: otherwise one project could use up the share of another. If that
+run or its definition was deleted, the project of the sub process itself is charged. Rows without a
+definition are charged to project 0. Used by masters, workers and `common.store.people`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from sqlalchemy import (
     ColumnElement,
     Engine,
     Integer,
-    ScalarSelect,
     case,
     func,
     literal_column,
@@ -33,9 +33,9 @@ _DEFINITION: Final = process_definition.alias("charged_definition")
 _NONE: Final = literal_column("0", Integer)
 
 
-def project_of_run(run_id: ColumnElement[int]) -> ScalarSelect[Any]:
-    """Select the project that a process instance is charged to."""
-    return (
+def project_of_run(run_id: ColumnElement[int]) -> ColumnElement[Any]:
+    """Return the project that a process instance is charged to; NULL if it has none."""
+    of_root = (
         select(_DEFINITION.c.project_id)
         .join_from(
             _RUN,
@@ -46,6 +46,14 @@ def project_of_run(run_id: ColumnElement[int]) -> ScalarSelect[Any]:
         .where(_RUN.c.id == run_id)
         .scalar_subquery()
     )
+    own = (
+        select(_OWN.c.project_id)
+        .join_from(_RUN, _OWN, _OWN.c.id == _RUN.c.process_definition_id)
+        .where(_RUN.c.id == run_id)
+        .scalar_subquery()
+    )
+    # PostgreSQL evaluates the second one only without the first.
+    return func.coalesce(of_root, own)
 
 
 _OF_RUNS: Final = FixedStatement(

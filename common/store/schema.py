@@ -120,8 +120,9 @@ CREATE TRIGGER orcaflow_command_names_recovered
     WHEN (NEW.process_instance_id = 0 AND NEW.parent_task_instance_id = 0
         AND NEW.command_type IN ({_RECOVERIES}))
     EXECUTE FUNCTION orcaflow_name_recovered()""",
-    # A child belongs to the project at the top of its tree. PostgreSQL runs this trigger after the
-    # one above, by the order of their names. A role that may only insert gets project 0.
+    # A child belongs to the project at the top of its tree, or to the project of the run that wants
+    # it if the top was deleted. PostgreSQL runs this trigger after the one above, by the order of
+    # their names. A role that may only insert gets project 0.
     """\
 CREATE FUNCTION orcaflow_find_project() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -138,6 +139,9 @@ BEGIN
             JOIN t_ds_process_instance root
                 ON root.id = CASE i.root_id WHEN 0 THEN i.id ELSE i.root_id END
             JOIN t_ds_process_definition d ON d.id = root.process_definition_id
+            WHERE i.id = run), (
+            SELECT d.project_id FROM t_ds_process_instance i
+            JOIN t_ds_process_definition d ON d.id = i.process_definition_id
             WHERE i.id = run), 0);
     END IF;
     IF NEW.project_id = 0 THEN

@@ -31,6 +31,13 @@ def test_an_attempt_is_charged_to_the_project_at_the_top_of_its_tree(db: Tables)
     assert db.tasks.projects([]) == {}
 
 
+def test_an_attempt_of_a_tree_without_its_top_is_charged_to_its_own_project(db: Tables) -> None:
+    child = a_run(db, process_definition_id=a_definition(db, project_id=3))
+    db.update(t.process_instance, child.process_instance_id, root_id=1_999_999_999)
+    (attempt,) = submit(db, child, "a")
+    assert db.tasks.projects([attempt]) == {attempt: 3}
+
+
 def test_a_project_without_definitions_is_not_one_of_several(db: Tables) -> None:
     assert not db.tasks.several_projects()
     a_definition(db)

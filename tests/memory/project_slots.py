@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 def project_of_run(db: MemoryDatabase, process_instance_id: int) -> int:
-    """Return the project of the run at the top of the tree."""
+    """Return the project of the run at the top of the tree, or its own if that was deleted."""
     process = db.processes.get(process_instance_id)
-    root = None if process is None else db.processes.get(process.root_id or process.id)
-    return 0 if root is None else db.project_of(root)
+    if process is None:
+        return 0
+    root = db.processes.get(process.root_id or process.id)
+    return (0 if root is None else db.project_of(root)) or db.project_of(process)
 
 
 def project_of_command(db: MemoryDatabase, row: CommandRecord) -> int:
