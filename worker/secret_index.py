@@ -79,7 +79,7 @@ class SecretIndex:
             yield begin, end
 
     def _match(self, text: bytes, at: int, accepts: Accepts | None) -> int:
-        """Return the length of the longest match at a position; 0 if there is none."""
+        """Return the length of the longest match at a position; 0 without a match."""
         lengths, number = self._found(text, at)
         if accepts is None:
             return lengths[number - 1] if number else 0
@@ -103,7 +103,7 @@ class SecretIndex:
         """Return what `_found` returns. `place` is the number of needles not above the text."""
         if not place:
             return (), 0
-        # Every needle at this position is a prefix of the last one that is not above the text.
+        # Every needle here is a prefix of the last needle that sorts before the text or is equal.
         needle, lengths = self._needles[place - 1], self._lengths[place - 1]
         if text.startswith(needle):
             return lengths, len(lengths)
@@ -153,7 +153,7 @@ class _Prefixes:
         self._table[self._hashes([first[byte::size] for byte in range(size)])] = True
 
     def places(self, part: Bytes) -> Numbers:
-        """Return the places in a part of a text at which such bytes may stand."""
+        """Return the places in a part of a text at which such bytes may start."""
         number = max(0, len(part) - self._size + 1)
         hashes = self._hashes([part[byte : byte + number] for byte in range(self._size)])
         return np.flatnonzero(self._table[hashes])
@@ -176,7 +176,7 @@ class _Prefixes:
 
 
 def _lengths(needles: Sequence[bytes]) -> list[array[int]]:
-    """Return for each sorted needle the lengths of the needles that are its prefixes, and its own.
+    """Return for each sorted needle its length, after the lengths of needles that are its prefixes.
 
     Their number is limited by the size of all needles.
     """

@@ -4,9 +4,9 @@ A value in a variable stays a value: `"$day"` is one word to a shell, whatever s
 value that is put into a script's text becomes part of the program. Names come from whoever starts a
 run, so they must not reach what shells, loaders and interpreters read from their environment. POSIX
 leaves names with a lower-case letter to applications (XBD 8.1), but programs also read names such
-as `TF_CLI_ARGS_plan` and `spring_config_location`. A parameter has its own name if each word of it
-has a lower-case letter and no program is known to read it. Every other parameter is given under a
-name of Orcaflow's own. Pure; used by the worker's launcher and by lint.
+as `TF_CLI_ARGS_plan` and `spring_config_location`. A name is not changed if each word of it has a
+lower-case letter and no program is known to read it. Every other one gets a prefix. Pure; used by
+the worker's launcher and by lint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WORD: Final = "[A-Z]?[0-9]*[a-z][A-Za-z0-9]*"
 _FREE: Final = re.compile(rf"_?{_WORD}(?:_(?:{_WORD}|[0-9]+))*_?")
-"""The form of a name that is given as it is: words with a lower-case letter first, or numbers.
+"""The form of a name that is not changed: words with a lower-case letter first, or numbers.
 
 Programs have prefixes in capitals (`GIT_CONFIG_x`, `PSModulePath`), and suffixes (`Boost_ROOT`) and
 double underscores (`Logging__Level`).

@@ -34,7 +34,7 @@ _NONE: Final = literal_column("0", Integer)
 
 
 def project_of_run(run_id: ColumnElement[int]) -> ColumnElement[Any]:
-    """Return the project that a process instance is charged to; NULL if it has none."""
+    """Return the project that a process instance is charged to, or NULL."""
     of_root = (
         select(_DEFINITION.c.project_id)
         .join_from(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def project_of_run(db: MemoryDatabase, process_instance_id: int) -> int:
-    """Return the project of the run at the top of the tree, or its own if that was deleted."""
+    """Return the project of the run at the top of the tree; without that, of the run itself."""
     process = db.processes.get(process_instance_id)
     if process is None:
         return 0

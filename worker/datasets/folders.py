@@ -168,7 +168,7 @@ def _is_open_for_writing(file: int) -> bool:
     """Return whether a descriptor or a memory map of any process can change a file.
 
     The kernel grants a lease only for a file without writers. The file belongs to this account by
-    now, so no other account can open it again. False if the file system has no leases.
+    now, so no other account can open it again. False on a file system without leases.
     """
     try:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)

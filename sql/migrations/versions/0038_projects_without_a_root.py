@@ -1,4 +1,4 @@
-"""The project of a command whose tree has lost its root: that of the run that wants it."""
+"""The project of a command after the root of its tree was deleted."""
 
 from __future__ import annotations
 
