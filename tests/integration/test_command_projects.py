@@ -1,4 +1,4 @@
-"""The project of a waiting command, which a trigger sets and migrations 0037 and 0038 fill."""
+"""The project of a waiting command, which a trigger sets and migrations 0037 and 0039 fill."""
 
 from __future__ import annotations
 
