@@ -171,7 +171,6 @@ class Launcher:
             local=local_properties,
             moment=moment,
             zone=zone,
-            directory=Path(task.execute_path),
             resources=self._resources,
             account=account,
             settings=settings,

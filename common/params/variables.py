@@ -96,8 +96,9 @@ def variables_of(parameters: Mapping[str, str]) -> Variables:
         if owner is None:
             continue
         value = parameters[owner]
-        size = len(value.encode(errors="replace"))
-        if "\0" in value or _SURROGATE.search(value):
+        is_ascii = value.isascii()
+        size = len(value) if is_ascii else len(value.encode(errors="replace"))
+        if "\0" in value or not (is_ascii or _SURROGATE.search(value) is None):
             left_out[owner] = "its value has characters that no variable may have"
         elif size > MAX_VALUE_BYTES or total + size > MAX_TOTAL_BYTES:
             left_out[owner] = f"its value is too large ({size:,} bytes)"

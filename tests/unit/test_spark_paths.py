@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -269,14 +270,15 @@ def test_a_pattern_shows_an_account_only_what_it_may_list(
 def a_context(home: Path, account: Account) -> TaskContext:
     """Return the context of an attempt of this account, with a digest of the file `theirs`."""
     return TaskContext(
-        task=a_claimed_task(attempt_folders(home / "tasks").paths(1, 2, 3)),
+        task=replace(
+            a_claimed_task(attempt_folders(home / "tasks").paths(1, 2, 3)), execute_path=str(home)
+        ),
         params={"digests": {"theirs": "0" * 64}},
         parameters={},
         types={},
         local=(),
         moment=datetime(2026, 1, 2, tzinfo=UTC),
         zone=ZoneInfo("UTC"),
-        directory=home,
         resources=home,
         account=account,
         settings=TaskSettings(environment={}),

@@ -156,10 +156,14 @@ class TaskContext:
     local: tuple[Property, ...]
     moment: datetime
     zone: ZoneInfo
-    directory: Path
     resources: Path
     account: Account | None
     settings: TaskSettings
+
+    @property
+    def directory(self) -> Path:
+        """The attempt's directory."""
+        return Path(self.task.execute_path)
 
     @property
     def app_id(self) -> str:
@@ -191,11 +195,18 @@ class TaskContext:
         make_artefact(path, self.account)
         return path
 
-    def write(self, name: str, content: str, *, executable: bool = False) -> Path:
+    def write(self, name: str, content: str) -> Path:
         """Put a file into the attempt's directory; return its path. No user chooses the name."""
+        path = self.directory / name
+        write_file(path, content, self.account)
+        return path
+
+    def write_program(self, name: str, content: str) -> str:
+        """Do what `write` does, with a file that can be executed."""
+        # To make a `Path` takes longer than to write the file.
         path = f"{self.task.execute_path}/{name}"
-        write_file(path, content, self.account, executable=executable)
-        return Path(path)
+        write_file(path, content, self.account, executable=True)
+        return path
 
     def text(self, key: str) -> str:
         """Return a text, "" if it is absent. Numbers are taken as they are written."""

@@ -56,8 +56,8 @@ class ShellTask:
         if not script.strip():
             raise TaskParameterError("params.rawScript is empty")
         fetch_resources(context)
-        path = context.write(f"{context.app_id}_node.sh", script, executable=True)
-        argv = (str(path),) if _has_interpreter(script) else (_shell(context), str(path))
+        path = context.write_program(f"{context.app_id}_node.sh", script)
+        argv = (path,) if _has_interpreter(script) else (_shell(context), path)
         env_path = context.settings.env_path
         if env_path:
             if not Path(env_path).is_file():
