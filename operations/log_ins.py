@@ -307,6 +307,7 @@ def principal_of_session(
 
 def list_sessions(session: Session) -> list[SessionView]:
     """The sessions of the user who asks, the last used first."""
+    _check_whole_user(session.principal)
     with session.engine.connect() as db:
         return store.sessions_of(db, session.principal.user_id)
 
@@ -316,9 +317,16 @@ def own_key(principal: Principal) -> str | None:
     return None if principal.session_hash is None else store.key_of(principal.session_hash)
 
 
+def _check_whole_user(who: Principal) -> None:
+    """Refuse a token with limits, whose owner may have given it to a program."""
+    if not limits_nothing(who.without_choice):
+        raise ForbiddenError("a token with limits neither lists nor ends sessions; log in")
+
+
 def end_own_session(session: Session, key: str) -> None:
     """End a session of the user who asks; `NotFoundError` if there is none with this key."""
     with change(session, "session.end", "session") as made:
+        _check_whole_user(session.principal)
         made.detail = "ended by its user"
         if not _KEY.fullmatch(key) or not store.end_session_of(
             made.db, session.principal.user_id, key

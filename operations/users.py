@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -233,12 +233,16 @@ def grant(session: Session, user: str | int, *, project: str | int, role: str) -
 
 
 def own_detail(session: Session) -> UserDetail:
-    """The user who asks, with the grants."""
+    """Return the user who asks, with the roles in those projects that the token covers."""
+    principal = session.principal.without_choice
     with session.engine.connect() as db:
-        found = store.users(db, user_id=session.principal.user_id)
+        found = store.users(db, user_id=principal.user_id)
         if not found:
             raise NotFoundError("your user is gone")
-        return detail_of(db, found[0])
+        whole = detail_of(db, found[0])
+    projects = principal.projects
+    covered = (each for each in whole.grants if projects is None or each.project_id in projects)
+    return replace(whole, grants=tuple(covered))
 
 
 def user_given(db: Connection, given: str | int) -> UserView:

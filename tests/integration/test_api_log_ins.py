@@ -24,8 +24,10 @@ from common.store.connect import engine
 from operations import log_ins, passwords
 from operations.live import WatchedTables
 from operations.log_ins import LogInBlockedError
+from operations.projects import create_project
 from operations.session import Session
-from operations.users import create_user, set_enabled, set_password
+from operations.tokens import create_token
+from operations.users import create_user, grant, set_enabled, set_password
 from tests.builders import a_definition_json
 from tests.conftest import MIGRATED
 from tests.integration.cli_rows import a_definition, an_instance
@@ -503,3 +505,30 @@ def test_a_browser_gets_the_link_by_a_file_that_its_owner_alone_reads(
     # Without one, the link is for the person.
     code, out, _ = cli("console")
     assert (code, "/console?link=" in out, list(page.parent.iterdir())) == (0, True, [])
+
+
+def test_a_token_with_limits_sees_no_session_and_no_role_outside_of_them(
+    client: TestClient, ada: str, owner: Session
+) -> None:
+    create_project(owner, "far", description=None)
+    for project in ("default", "far"):
+        grant(owner, ada, project=project, role="author")
+    page = logged_in(client)
+    (own,) = client.get(SESSIONS, headers=page).json()["items"]
+    limits: list[tuple[str, tuple[str, ...]]] = [("viewer", ()), ("admin", ("default",))]
+    for role, projects in limits:
+        made = create_token(
+            owner,
+            ada,
+            name=role,
+            role=role,
+            projects=projects,
+            life=timedelta(hours=1),
+            now=datetime.now(UTC),
+        )
+        by_token = {"Authorization": f"Bearer {made.text}"}
+        assert client.get(SESSIONS, headers=by_token).status_code == 403
+        ended = client.post(f"{SESSIONS}/{own['id']}/end", headers=by_token)
+        assert ended.status_code == 403
+        shown = client.get(ME, headers=by_token).json()["projects"]
+        assert {each["project"] for each in shown} == set(projects or ("default", "far"))
