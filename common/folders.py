@@ -15,7 +15,10 @@ PASSABLE: Final = 0o711
 """Others may pass through, to what is theirs below, and list nothing."""
 
 USERS: Final = "users"
-"""In the folder of resources: the parent of one folder for each user, with an unguessable name."""
+"""In the folder of resources: the parent of one folder for each user, with an unguessable name.
+
+Tenants can't enter it. A worker copies what an attempt names (`worker.launching.user_files`).
+"""
 
 _OTHERS = 0o007
 _OTHERS_WRITE = 0o002

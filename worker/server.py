@@ -33,7 +33,7 @@ from common.config import Config, cluster_zone
 from common.destinations import listed
 from common.embedded.firewall import protect_running
 from common.errors import SchedulerError, ServiceUnreachableError
-from common.folders import PASSABLE, PRIVATE, closed_folder
+from common.folders import PASSABLE, PRIVATE, USERS, closed_folder
 from common.host import host_load
 from common.log_access import PATH as LOG_PATH
 from common.log_access import LogGuard, read_key
@@ -376,6 +376,7 @@ class WorkerServer:
             )
         keep_apart(closed_folder(tasks, mode=PASSABLE))
         closed_folder(tasks / "records")
+        closed_folder(config.home / "resources" / USERS)
         fitness = self._fitness = Fitness(
             (tasks, data_dir), reserved_gb=settings.reserved_disk_gb, clock=self._clock
         )

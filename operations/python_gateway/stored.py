@@ -19,7 +19,7 @@ from typing import Any, Final
 from common.clock import SystemClock
 from common.config import cluster_zone
 from common.errors import InvalidDefinitionError, NotFoundError
-from common.folders import USERS
+from common.folders import USERS, closed_folder
 from common.model.codes import code_in
 from common.model.rights import Action
 from common.model.states import ReleaseState, WarningType
@@ -357,9 +357,7 @@ def _key(file: Path) -> bytes:
 
 def _write(resources: Path, path: str, content: str) -> None:
     """Put a file in place at once; no part of its path may be a link."""
-    users = resources / USERS
-    users.mkdir(parents=True, exist_ok=True)
-    users.chmod(0o711)
+    closed_folder(resources / USERS)
     folder = os.open(resources, os.O_RDONLY | os.O_DIRECTORY)
     *parents, name = path.split("/")
     try:
@@ -371,9 +369,13 @@ def _write(resources: Path, path: str, content: str) -> None:
             folder = inner
         whole = f".{name[:100]}.{new_code()}"
         file = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
-        with os.fdopen(file, "wb") as opened:
-            opened.write(content.encode("utf-8", "replace"))
-        os.rename(whole, name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(content.encode("utf-8", "replace"))
+            os.rename(whole, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(whole, dir_fd=folder)
+            raise
     except OSError as error:
         raise UsageError("name", f"{path!r:.100} can't be written: {error.strerror}") from error
     finally:

@@ -455,9 +455,9 @@ def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
     file = stage.config.home / "resources" / path
     assert ("ada", "resource.save", "done") in stage.audited()
     assert file.read_text(encoding="utf-8") == "print('ü')"
-    # Other accounts may read the file, but can neither list nor guess the folder.
+    # Only the daemons may enter the folder, and its name can't be guessed.
     folder, users = file.parents[1:3]
-    assert (users.name, stat.S_IMODE(users.stat().st_mode)) == ("users", 0o711)
+    assert (users.name, stat.S_IMODE(users.stat().st_mode)) == ("users", 0o700)
     assert re.fullmatch(r"[0-9]+-[0-9a-f]{32}", folder.name)
     assert stat.S_IMODE((stage.config.home / "resources.key").stat().st_mode) == 0o600
     entry.createOrUpdateResource(USER, "lib/main.py", None, "print(2)")
@@ -469,9 +469,14 @@ def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
     outside = stage.config.home / "outside"
     outside.mkdir()
     (file.parent / "link").symlink_to(outside)
-    for name in ("../../x", "lib/../../x", "", "/", "a\x00b", "a\nb", "lib/link/x", "x" * 300):
+    for name in (
+        *("../../x", "lib/../../x", "", "/", "a\x00b", "a\nb", "lib/link/x", "x" * 300),
+        # A folder.
+        "lib",
+    ):
         with pytest.raises(Py4JError):
             entry.createOrUpdateResource(USER, name, "x")
+    assert [each.name for each in folder.iterdir()] == ["lib"]
     assert list(outside.iterdir()) == []
     assert sorted(each.name for each in stage.config.home.rglob("*.py")) == ["main.py"]
 

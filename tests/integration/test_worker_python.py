@@ -303,6 +303,7 @@ def _check_file_of_a_user(pythons: Pythons, home: Path) -> None:
     script.parent.mkdir(parents=True)
     script.write_text("import other, sys\nprint(other.FOUND, open('/proc/self/cmdline').read())")
     (script.parent / "other.py").write_text("FOUND = 'other'")
+    (home / "resources" / "users").chmod(0o700)
     end, printed = pythons.run(None, params={"file": str(script)}, tenant_code="alice")
     assert end.state is TaskState.SUCCESS
     assert printed[0].startswith("other ")

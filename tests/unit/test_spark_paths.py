@@ -24,6 +24,7 @@ from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskContext, TaskParameterError, TaskSettings
 from worker.launching.patterns import matching_files
 from worker.launching.resources import link_resource
+from worker.launching.shipped import local_file
 from worker.workspace import Account, attempt_folders, may_read_file
 
 OPTIONS: Final = {
@@ -327,3 +328,32 @@ def test_a_file_that_an_account_may_not_read_is_answered_as_a_missing_one(
     }
     with pytest.raises(TaskParameterError, match="not a regular file"):
         context.check_digest("jars", "theirs", public_folder / "open/theirs.jar")
+
+
+def test_a_file_of_a_user_is_a_copy_for_a_tenant(public_folder: Path) -> None:
+    account = Account(name="nobody", uid=65534, gid=65534, groups=(65534,), home="/")
+    users = public_folder / "users"
+    folder = users / "3-ed39" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text("pass")
+    (folder / "other.jar").write_text("jar")
+    (folder / "link.py").symlink_to("/etc/passwd")
+    users.chmod(0o700)
+    attempt = public_folder / "attempt"
+    attempt.mkdir()
+    context = a_context(public_folder, account)
+    context = replace(context, task=replace(context.task, execute_path=str(attempt)))
+    copies = [
+        Path(local_file(context, "mainJar", "users/3-ed39/lib/main.py")),
+        link_resource(context, "resourceList[0]", "users/3-ed39/lib/other.jar"),
+        context.file("file", str(folder / "main.py")),
+    ]
+    assert [each.read_text() for each in copies] == ["pass", "jar", "pass"]
+    for each in copies:
+        # Spark shows the real path of a program.
+        assert each.resolve().is_relative_to(attempt)
+        assert each.stat().st_uid == account.uid
+    assert sorted(each.name for each in copies[-1].parent.iterdir()) == ["main.py", "other.jar"]
+    for name in ("users/3-ed39/lib/link.py", "users/3-ed39/lib", "users/3-ed39"):
+        with pytest.raises(TaskParameterError, match="there is no file"):
+            link_resource(context, "resourceList[0]", name)

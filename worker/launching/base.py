@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from zoneinfo import ZoneInfo
 
 from common.errors import SchedulerError
-from common.folders import USERS
 from common.masking import printable, secrets_in
 from common.model.codes import code_of_node, task_code
 from common.model.failures import FailureReason
@@ -52,6 +51,12 @@ from common.params import (
 from common.spark_config import SparkConfig
 from common.task_types import UnknownTaskTypeError, known_task_types
 from worker.launching.keys import read_words
+from worker.launching.user_files import (
+    MOST_FILES,
+    TooManyFilesError,
+    copy_with_neighbors,
+    user_file,
+)
 from worker.workspace import Account, artefact_path, make_artefact, may_read_file, write_file
 
 if TYPE_CHECKING:
@@ -268,25 +273,29 @@ class TaskContext:
         path = self.directory / name
         if self.account is None and path.is_dir():
             raise TaskParameterError(f"params.{key}: {name} is a directory, not a file")
+        own = self.user_file(path)
+        if own is not None:
+            self.check_digest(key, name, own, is_readable=True)
+            return self._copied(key, own)
         if not (path.exists() if self.account is None else may_read_file(self.account, path)):
             raise self.no_file(key, name)
         self.check_digest(key, name, path)
-        return self._unnamed(path)
+        return path
 
-    def _unnamed(self, path: Path) -> Path:
-        """Return a path that does not name the folder of a user, for the command line of a task.
+    def user_file(self, path: Path) -> Path | None:
+        """Return the real path of a user's resource if it has to be copied for the account."""
+        return None if self.account is None else user_file(self.resources, path)
 
-        The folder's name protects its files, and other accounts can read command lines.
-        """
-        if self.account is None:
-            return path
-        users, real = (self.resources / USERS).resolve(), path.resolve()
-        if not real.is_relative_to(users):
-            return path
-        folder, *rest = real.relative_to(users).parts
-        link = self.directory / f"{self.app_id}_resources"
-        link.symlink_to(users / folder)
-        return link.joinpath(*rest)
+    def _copied(self, key: str, own: Path) -> Path:
+        assert self.account is not None
+        try:
+            folder = self.directory / f"{self.app_id}_resources"
+            return copy_with_neighbors(own, folder, self.account)
+        except TooManyFilesError:
+            raise TaskParameterError(
+                f"params.{key}: the folder of {own.name} has more than {MOST_FILES:,} files, which"
+                " are copied for each attempt: move the script into a folder of its own"
+            ) from None
 
     def no_file(self, key: str, name: object) -> TaskParameterError:
         """Return the error for a file that is missing or that the attempt's account may not read.
@@ -296,13 +305,16 @@ class TaskContext:
         whose = "" if self.account is None else f" that the account {self.account.name} may read"
         return TaskParameterError(f"params.{key}: there is no file {name} on this worker{whose}")
 
-    def check_digest(self, key: str, name: str, path: Path) -> None:
-        """Refuse a file that has changed since the import, if its digest is known."""
+    def check_digest(self, key: str, name: str, path: Path, *, is_readable: bool = False) -> None:
+        """Refuse a file that has changed since the import, if its digest is known.
+
+        `is_readable`: the attempt gets a copy, so its account need not be able to read the file.
+        """
         with fault_at(DIGESTS.name):
             expected = read_settings(self.params.get(DIGESTS.name)).get(name)
         if expected is None:
             return
-        if not may_read_file(self.account, path):
+        if not (is_readable or may_read_file(self.account, path)):
             raise TaskParameterError(f"params.{key}: {name} is not a regular file")
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()

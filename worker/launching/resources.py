@@ -1,15 +1,18 @@
 """`resourceList`: files that a task finds in its directory under their own names.
 
 A resource is a file on the worker, named by an absolute path or below `$ORCAFLOW_HOME/resources`.
-It is linked and not copied, since jars are large. A name can't lead out of the attempt's directory.
+It is linked and not copied, since jars are large; only a user's own resource is copied for a tenant
+(`worker.launching.user_files`). A name can't lead out of the attempt's directory.
 """
 
 from __future__ import annotations
 
+import filecmp
 from pathlib import Path
 
 from common.model.task_type import RESOURCE_LIST, read_resource, read_resources
 from worker.launching.base import TaskContext, TaskParameterError, fault_at
+from worker.launching.user_files import copy_file
 from worker.workspace import may_read_file
 
 
@@ -33,14 +36,21 @@ def link_resource(context: TaskContext, key: str, name: str) -> Path:
     if "\0" in name:
         raise TaskParameterError(f"params.{key} has a NUL character")
     source = resource_path(context, key, name)
-    if not may_read_file(context.account, source):
+    own = context.user_file(source)
+    if own is None and not may_read_file(context.account, source):
         raise context.no_file(key, source)
-    context.check_digest(key, name, source)
+    context.check_digest(key, name, source, is_readable=own is not None)
     target = context.directory / source.name
     try:
-        target.symlink_to(source)
+        if own is None or context.account is None:
+            target.symlink_to(source)
+        else:
+            copy_file(own, target, context.account)
     except FileExistsError as error:
-        if source.resolve() != target.resolve():
+        is_same = source.resolve() == target.resolve() or (
+            own is not None and target.is_file() and filecmp.cmp(own, target, shallow=False)
+        )
+        if not is_same:
             raise TaskParameterError(
                 f"params.{key}: another file has the name {source.name} already"
             ) from error
