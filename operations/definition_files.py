@@ -54,6 +54,7 @@ from operations.leniency import (
     without_foreign_ids,
     without_mistakes,
 )
+from operations.lint_children import keep_children
 from operations.lint_keys import FILE_KEYS, SCHEDULE_KEYS, key_findings, unread_keys
 from operations.lint_scripts import splicing_mistakes
 from operations.lint_warnings import lint_warnings
@@ -453,6 +454,8 @@ def _document(
     if entry.exported:
         references = list(without_foreign_ids(inner, references))
     findings.extend(references)
+    if entry.exported:
+        findings.extend(keep_children(inner))
     if entry.exported and later is None:
         foreign = list(foreign_types(inner))
         findings = [*foreign, *within_foreign_tasks(findings, foreign)]

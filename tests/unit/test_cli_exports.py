@@ -19,6 +19,7 @@ from operations.exported_schedule import ExportedSchedule
 from operations.findings import Finding, Severity
 from operations.references import Kind
 from tests.unit.definition_documents import a_child, a_dependent, a_task, an_export
+from tests.unit.later_definitions import a_later_export, a_later_task
 
 
 def read(folder: Path, *content: object, **given: str) -> list[DefinitionDocument]:
@@ -55,6 +56,20 @@ def test_the_object_and_the_list_of_the_original_are_both_read(tmp_path: Path) -
     assert [each.name for each in found] == ["one", "two"]
     assert (found[0].description, found[0].timeout_minutes) == ("each night", 30)
     assert (found[0].locations, found[0].connects) == ('{"tasks-1":{"x":1}}', "[]")
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_service_that_a_script_starts_stays_alive(tmp_path: Path, is_later: bool) -> None:
+    script = {"rawScript": "nohup java -jar app.jar > out 2>&1 &"}
+    export = (
+        a_later_export(a_later_task(1, "a", params=script))
+        if is_later
+        else an_export(a_task("a", params=script))
+    )
+    (found,) = read(tmp_path, export)
+    assert node(found, "a")["params"]["keepChildren"] is True
+    (own,) = read(tmp_path, {"name": "own", "tasks": [a_task("a", params=script)]})
+    assert "keepChildren" not in node(own, "a")["params"]
 
 
 def test_a_schedule_is_read_with_its_words(tmp_path: Path) -> None:

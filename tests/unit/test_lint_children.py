@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operations.lint_children import children_warnings
+from operations.lint_children import children_warnings, keep_children
 from tests.unit.definition_documents import a_task
 
 
@@ -47,3 +47,15 @@ def test_a_script_that_leaves_a_process_behind_is_warned_of(script: str) -> None
 )
 def test_other_ampersands_and_awaited_processes_are_not(script: str) -> None:
     assert list(children_warnings(a_document(script))) == []
+
+
+def test_a_task_of_an_export_keeps_its_background_processes() -> None:
+    document = a_document("nohup serve > log 2>&1 &")
+    (warning,) = (str(each) for each in keep_children(document))
+    assert "stays alive after the task, as in DolphinScheduler" in warning
+    assert document["tasks"][0]["params"]["keepChildren"] is True
+    assert [*keep_children(document), *children_warnings(document)] == []
+    ended = a_document("serve &", keepChildren=False)
+    assert list(keep_children(ended)) == []
+    assert len(list(children_warnings(ended))) == 1
+    assert list(keep_children(a_document("one & wait"))) == []
