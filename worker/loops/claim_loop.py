@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,6 +47,7 @@ from worker.launching.base import environment_code
 from worker.launching.datasource import datasource_ids
 from worker.loops.gathering import gathering_seconds
 from worker.loops.given_up import GivenUpClaims
+from worker.loops.late_entries import LateEntries
 from worker.loops.task_shares import TaskShares
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,6 @@ _GATHERED_SHARE = 8
 """No more than an eighth of the slots is waited for, and with fewer slots than that nothing."""
 _UNDISTURBED = timedelta(milliseconds=8)
 """The rest after a claim by a hint, before its entry is looked for and taken out."""
-_REMEMBERED_CLAIMS = 1_000
 _KEPT_AT_MOST = 100
 _PATIENT_SECONDS = 3.0
 """The time for which an unanswered claim keeps its entries from other workers."""
@@ -153,8 +153,7 @@ class ClaimLoop:
         self._claimed_at = -math.inf
         # Filled by another thread.
         self._hints: deque[QueueEntry] = deque()
-        # The last attempts that were claimed: an entry or a hint of one is only late.
-        self._lately: OrderedDict[int, None] = OrderedDict()
+        self._late = LateEntries(clock)
         # The time of the next look after claims by hints; in the past if none was made since one.
         self._look_again_at = -math.inf
         self._took_out = False
@@ -304,7 +303,7 @@ class ClaimLoop:
         return tuple(
             entry
             for task_id, entry in hints.items()
-            if task_id not in self._lately and task_id not in running
+            if not self._late.is_late(task_id) and task_id not in running
         )
 
     def _rest_after_hints(
@@ -399,11 +398,11 @@ class ClaimLoop:
             self._changed = True
             raise
         self._look_again_at = -math.inf
-        late = tuple(entry for entry in entries if entry.task_instance_id in self._lately)
+        late = frozenset(entry for entry in entries if self._late.is_late(entry.task_instance_id))
         if late:
             self._took_out = True
-            self._queue.take_out_soon(late)
-            entries = tuple(e for e in entries if e.task_instance_id not in self._lately)
+            self._queue.take_out_soon(tuple(late))
+            entries = tuple(entry for entry in entries if entry not in late)
         self._entries = entries
         self._read_again_at = now + self._idle.total_seconds()
         return self._suiting(entries, groups, room)
@@ -448,9 +447,7 @@ class ClaimLoop:
             hinted=self._unsure_hinted,
             is_reserved=self._is_reserved,
         )
-        self._lately.update((task.id, None) for task in claimed)
-        while len(self._lately) > _REMEMBERED_CLAIMS:
-            self._lately.popitem(last=False)
+        self._late.expect(task.id for task in claimed)
         return claimed
 
     def _begin(
@@ -538,7 +535,7 @@ class ClaimLoop:
         self._given_up.add(entries, node, claimed_at)
         for entry in entries:
             # Its entry will not be a late one.
-            self._lately.pop(entry.task_instance_id, None)
+            self._late.forget(entry.task_instance_id)
 
     def _resolve(self, node: Node) -> None:
         """Find out what became of the claims whose answer was lost."""

@@ -191,3 +191,21 @@ def test_a_change_of_modes_and_a_reminder_are_passed_on(place: Place) -> None:
         source.channel = channel
         HintLoop(source, hinted=lambda _: None, modes_changed=lambda: heard.append(True)).run_once()
     assert heard == [True, True]
+
+
+def test_a_new_attempt_with_the_id_of_a_claimed_one_is_started(place: Place) -> None:
+    # A server that was promoted without the last transactions, or restored, numbers new rows so.
+    place.join()
+    place.claim()
+    task = place.row()
+    place.hint(task)
+    place.worker.claims.run_once()
+    place.attempts.end(task)
+    place.database.update(place.database.tasks, task, state=TaskState.SUBMITTED, host=None)
+    for _ in range(4):
+        # As a master does whose entry is missing.
+        place.registry.task_queue.offer([place.entry(task)])
+        place.zookeeper.deliver()
+        place.pass_time(3)
+        place.worker.claims.run_once()
+    assert place.attempts.started == [task, task]
