@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from api.console.looks import NOT_BEGUN, Look, of_run, of_task
+from common.model.states import TaskState
 
 CELL: Final = 18
 """The width of a column, and the height of a row."""
@@ -136,13 +137,17 @@ def _row(name: str, runs: Sequence[int], cells: Mapping[int, Cell]) -> Row:
     absent = len(runs) - sum(count for _, count in counts)
     if absent:
         counts.append((NOT_BEGUN, absent))
-    by_colour = Counter({look.colour: count for look, count in counts})
     return Row(
         name=name,
         places=tuple((look, tuple(found)) for look, found in by_look.items()),
         counts=tuple(counts),
         median=timedelta(seconds=median(good)) if good else None,
-        failures=by_colour["failure"],
+        # A killed task was stopped: by a user, or because another task failed.
+        failures=sum(
+            len(found)
+            for state, found in places.items()
+            if state != TaskState.KILL and of_task(state).colour == "failure"
+        ),
     )
 
 

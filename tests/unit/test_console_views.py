@@ -226,6 +226,14 @@ def test_a_grid_has_runs_from_left_to_right_and_tasks_in_their_order() -> None:
     assert grid.rows[0].median == timedelta(seconds=5)
 
 
+def test_a_killed_task_of_a_stopped_run_counts_as_no_failure_in_a_grid() -> None:
+    cells = {"land": {1: a_cell(TaskState.KILL), 2: a_cell(TaskState.KILL)}}
+    runs = [a_run(2, ProcessState.STOP), a_run(1, ProcessState.STOP)]
+    assert grid_of(["land"], runs, cells).most_failed is None
+    cells["join"] = {2: a_cell(TaskState.FAILURE)}
+    assert grid_of(["land", "join"], runs, cells).most_failed == "join"
+
+
 def test_every_look_of_a_task_has_its_marker_in_grids_and_graphs() -> None:
     for look in (*looks.TASKS.values(), looks.NOT_BEGUN):
         assert f".marks.{look.glyph} {{ marker: url(#m-{look.glyph}); }}" in STYLE
