@@ -209,7 +209,7 @@ class DatasetFileList(Answer):
 
 
 class DatasetRows(Answer):
-    """Rows by column; `times` names the columns with moments, `rows` counts all there are."""
+    """Rows by column; `times` names the columns with moments, `rows` counts all rows."""
 
     columns: list[str]
     times: list[str]

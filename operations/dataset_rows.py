@@ -1,4 +1,4 @@
-"""Reads rows of Parquet files in a separate process without privileges.
+"""Reads and queries rows of Parquet files in a separate process without privileges.
 
 The process (`common.dataset_program`) may be exhausted or taken over by a file, so its answer
 is limited in size and checked. Nothing here parses a file.
@@ -11,10 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import common
 from common.errors import NotAllowedError
@@ -30,17 +30,44 @@ _MORE_SECONDS: Final = 5
 _CURE: Final = "name fewer columns, fewer rows or a shorter interval, or read the dataset by Spark"
 
 
+class ReadRows(NamedTuple):
+    """Rows by column; `total` is the number of rows of a query, including those not shown."""
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+    total: int
+
+
+class QueryError(Exception):
+    """A query that SQLite refuses; the message is SQLite's."""
+
+
 def read_rows(
     root: Path, files: Sequence[str], columns: Sequence[str], limit: int, *, seconds: int = SECONDS
-) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+) -> ReadRows:
     """Return the names of the columns, and rows of files below `root`.
 
     Raises `KeyError` for a column that no file has, `OSError` for a file that is missing or
     invalid, and `NotAllowedError` at the limits of time, memory and size.
     """
     if not files:
-        return tuple(columns), ()
+        return ReadRows(columns=tuple(columns), values=(), total=0)
     asked = {"root": str(root), "files": list(files), "columns": list(columns), "limit": limit}
+    return _answer(asked, seconds)
+
+
+def query_rows(
+    root: Path, files: Sequence[str], sql: str, limit: int, *, seconds: int = SECONDS
+) -> ReadRows:
+    """Return the first rows of a SELECT statement on the table `dataset`, and their count.
+
+    Raises `QueryError` for a statement that SQLite refuses, and else as `read_rows`.
+    """
+    asked = {"root": str(root), "files": list(files), "sql": sql, "limit": limit}
+    return _answer(asked, seconds)
+
+
+def _answer(asked: Mapping[str, Any], seconds: int) -> ReadRows:
     output = os.memfd_create("dataset-rows", os.MFD_CLOEXEC)
     try:
         done = subprocess.run(
@@ -68,7 +95,7 @@ def read_rows(
     return read_answer(text)
 
 
-def read_answer(text: bytes) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+def read_answer(text: bytes) -> ReadRows:
     """Read an answer of the process, which may have any form."""
     try:
         answer = json.loads(text)
@@ -77,10 +104,13 @@ def read_answer(text: bytes) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ..
                 raise NotAllowedError(f"these rows have more than {MOST_BYTES:,} bytes; {_CURE}")
             case {"failed": str(reason)}:
                 raise OSError(reason)
+            case {"refused": str(reason)}:
+                raise QueryError(reason)
             case {"missing": str(name), "known": [*known]} if _are_words(known):
                 raise KeyError(name, known)
             case {"columns": [*columns], "times": [*times], "rows": [*rows]} if _are_words(columns):
-                return tuple(columns), tuple(_row(each, len(columns), times) for each in rows)
+                values = tuple(_row(each, len(columns), times) for each in rows)
+                return ReadRows(tuple(columns), values, int(answer.get("count", len(values))))
     except (ValueError, TypeError, RecursionError):
         pass
     raise OSError("the program that reads it was broken by its content")

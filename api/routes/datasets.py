@@ -63,13 +63,21 @@ def list_dataset_files(id: Name, session: Asked, interval: Interval = None) -> d
 def show_rows(
     id: Name,  # noqa: A002
     session: Asked,
+    *,
     interval: Interval = None,
     columns: Annotated[
         list[str] | None, Query(max_length=1000, description="These columns alone.")
     ] = None,
+    sql: Annotated[
+        str | None,
+        Query(
+            max_length=operations.MOST_QUERY_LETTERS,
+            description="A query of SQLite on the table dataset, instead of columns.",
+        ),
+    ] = None,
     limit: Annotated[int, Query(description="Rows at most, 10,000 of them.")] = 20,
 ) -> dict[str, Any]:
-    """Show some rows, in no order; of whole chunks, where an interval cuts one."""
+    """Show some rows, in no order, or the rows of a query; of whole chunks."""
     if not _readers.acquire(blocking=False):
         raise TooManyError(f"{_MOST_READERS} others read rows just now")
     try:
@@ -78,6 +86,7 @@ def show_rows(
             id,
             interval=interval,
             columns=columns or (),
+            sql=sql,
             limit=limit,
             seconds=_READ_SECONDS,
         )

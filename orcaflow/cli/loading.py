@@ -68,9 +68,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
     "topology": _Place(
         "topology", "Topologies: graphs of spouts and bolts that run until they are killed."
     ),
-    "dataset": _Place(
-        "dataset", "Datasets: their segments and files by time, and their first rows."
-    ),
+    "dataset": _Place("dataset", "Datasets: their segments and files by time, and rows of them."),
     "datasource": _Place("datasource", "Databases that SQL and PROCEDURE tasks connect to."),
     "secrets": _Place("secrets", "Encrypt secret parameters in the tables."),
     "worker": _Place("worker", "Workers: their room, and those that are taken out of service."),

@@ -32,7 +32,7 @@ OF_PROJECTS: Final = frozenset(
         *("topology submit", "topology list", "topology status", "topology graph"),
         *("topology activate", "topology deactivate", "topology kill", "topology rebalance"),
         *("topology logs", "topology errors", "topology history"),
-        *("dataset list", "dataset show", "dataset files", "dataset query"),
+        *("dataset list", "dataset show", "dataset segments", "dataset files", "dataset query"),
         *("dataset share", "dataset unshare", "dataset shares"),
     }
 )

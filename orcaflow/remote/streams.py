@@ -196,10 +196,11 @@ def first_rows(
     *,
     interval: str | None = None,
     columns: Sequence[str] = (),
+    sql: str | None = None,
     limit: int = 20,
 ) -> FirstRows:
-    """Return some rows of a dataset."""
-    query = {"interval": interval, "columns": list(columns), "limit": limit}
+    """Return some rows of a dataset, or of a query on it."""
+    query = {"interval": interval, "columns": list(columns), "sql": sql, "limit": limit}
     found = client.get(f"{path_of('datasets', name)}/rows", query)
     times = {at for at, column in enumerate(found["columns"]) if column in found["times"]}
     return FirstRows(

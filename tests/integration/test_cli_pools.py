@@ -153,6 +153,21 @@ def test_a_dataset_is_listed_shown_and_read(
     assert cli("dataset", "query", "flights", "--interval", "today")[0] == 2
     query = ("dataset", "query", "flights", "-o", "json", "--limit", "1")
     assert parsed(cli(*query, "--columns", "new")) == [{"new": None}]
+    of_day = ("--interval", "2026-11-20/P1D")
+    listed = parsed(cli("dataset", "segments", "flights", *of_day, "-o", "json"))
+    assert listed == shown["segments"]
+    sql = "SELECT n, at FROM dataset WHERE n < 2"
+    assert parsed(cli(*query, *of_day, "--sql", sql)) == [
+        {"n": 1, "at": "2026-11-20T12:00:00.000000Z"}
+    ]
+    code, _, err = cli(*query, "--interval", "2026-11-20/PT6H", "--sql", sql)
+    assert code == 2
+    assert "cuts the chunk 2026-11-20T00:00:00.000Z/2026-11-21T00:00:00.000Z" in err
+    code, _, err = cli(*query, "--sql", "SELECT m FROM dataset")
+    assert code == 2
+    assert "refused by SQLite: no such column: m" in err
+    assert cli(*query, "--sql", sql, "--columns", "n")[0] == 2
+    assert cli(*query, "--sql", sql, "--interval", "2026-11-21/P1D")[0] == 2
     (tmp_path / "1.parquet").write_text("torn")
     # The first file has enough rows.
     assert parsed(cli(*query)) == [{"at": "2026-11-20T12:00:00Z", "n": 1}]

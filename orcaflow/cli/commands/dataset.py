@@ -1,4 +1,4 @@
-"""`orcaflow dataset`: what was published into datasets, their files, and their first rows."""
+"""`orcaflow dataset`: what was published into datasets, their files, and rows of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from orcaflow.cli.commands import shares
 from orcaflow.cli.output import Format, FormatOption, print_fields, print_json, print_rows, say
 
 app = typer.Typer(
-    help="Datasets: their segments and files by time, and their first rows.",
+    help="Datasets: their segments and files by time, and rows of them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
+
+_SEGMENT_COLUMNS = ("interval", "version", "number", "files", "rows", "bytes")
 
 _Name = Annotated[str, typer.Argument(help="The dataset.")]
 _Interval = Annotated[
@@ -74,7 +76,7 @@ def show(name: _Name, interval: _Interval = None, form: FormatOption = Format.TA
     print_rows(
         [segment_row(each) for each in found.segments],
         form=form,
-        columns=("interval", "version", "number", "files", "rows", "bytes"),
+        columns=_SEGMENT_COLUMNS,
         none="There is no segment",
     )
     if found.offsets:
@@ -84,6 +86,25 @@ def show(name: _Name, interval: _Interval = None, form: FormatOption = Format.TA
             columns=("stream", "partition", "offset", "max_event_time"),
             zone=zone,
         )
+
+
+@app.command(
+    epilog="\b\nExamples:\n  orcaflow dataset segments flights --interval 2026-11-20/P1D -o json\n"
+)
+def segments(name: _Name, interval: _Interval = None, form: FormatOption = Format.TABLE) -> None:
+    """List the segments of a dataset in order of time: interval, version, number, rows, bytes."""
+    from operations.datasets import show_dataset
+    from operations.documents.datasets import segment_row
+    from operations.session import opened
+
+    with opened() as session:
+        found = show_dataset(session, name, interval=interval)
+    print_rows(
+        [segment_row(each) for each in found.segments],
+        form=form,
+        columns=_SEGMENT_COLUMNS,
+        none="There is no segment",
+    )
 
 
 @app.command(epilog="\b\nExamples:\n  orcaflow dataset files flights --interval 2026-11-20/P1D\n")
@@ -105,16 +126,27 @@ def files(name: _Name, interval: _Interval = None, form: FormatOption = Format.T
         "\b\n"
         "Examples:\n"
         "  orcaflow dataset query flights --interval 2026-11-20/P1D --columns carrier,delay\n"
+        "  orcaflow dataset query flights"
+        " --sql 'SELECT carrier, count(*) AS n FROM dataset GROUP BY carrier ORDER BY n DESC'\n"
     )
 )
 def query(
     name: _Name,
+    *,
     interval: _Interval = None,
     columns: Annotated[str, typer.Option(help="These columns alone, as a,b.")] = "",
+    sql: Annotated[
+        str | None,
+        typer.Option(help="A SELECT statement of SQLite. The dataset is the table `dataset`."),
+    ] = None,
     limit: Annotated[int, typer.Option(help="Rows at most.")] = 20,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show some rows of a dataset, in no order; of whole chunks, where an interval cuts one.
+    """Show some rows of a dataset, or the rows of a query.
+
+    Without --sql the rows are in no order, and of whole chunks where an interval cuts one. A query
+    reads all rows of the interval into memory. Times are texts in UTC, as
+    2026-11-20T04:00:00.000000Z.
 
     For everything else there is Spark: dataset("flights").frame(spark, interval) in a task.
     """
@@ -123,7 +155,7 @@ def query(
 
     wanted = [each.strip() for each in columns.split(",") if each.strip()]
     with opened() as session:
-        found = first_rows(session, name, interval=interval, columns=wanted, limit=limit)
+        found = first_rows(session, name, interval=interval, columns=wanted, sql=sql, limit=limit)
         zone = session.zone
     print_rows(
         [dict(zip(found.columns, values, strict=True)) for values in found.values],
