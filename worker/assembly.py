@@ -156,6 +156,7 @@ class Worker:
             version=version,
             category=config.category,
             is_reserved=config.reserved,
+            share_percent=config.project_share_percent,
         )
         self._group_ids = group_ids
 

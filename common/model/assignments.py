@@ -21,6 +21,7 @@ class AskingTask:
 
     `worker` is the one that was chosen, at `since`; None if none is. `excluded` were chosen before
     and did not claim it. A task of a worker group has the group's id and the hosts in its row.
+    `project` is the one that the attempt is charged to. An attempt of a complement `yields`.
     """
 
     id: int
@@ -32,6 +33,23 @@ class AskingTask:
     tries: int = 0
     group_id: int = -1
     group_hosts: tuple[str, ...] = ()
+    project: int = 0
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTasks:
+    """Attempts that run on one worker and are charged to one project.
+
+    `slots` is their number. `capacity` is the sum of the slots that they count for in the choices
+    of their own project.
+    """
+
+    worker: str
+    project: int = 0
+    yields: bool = False
+    slots: int = 1
+    capacity: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +64,20 @@ class AskedEnd:
 class AssignmentFacts:
     """The facts of one moment, by the clock of the database; tasks in the order of the queue.
 
-    `used` counts slots by worker, `groups` has the availability groups of what runs there.
-    `strategy` is the document of the newest strategy, None if there is none. `failures` are those
-    in a row by worker, `until` ends the time for which one gets nothing.
+    `groups` has the projects and names of the availability groups that run on each worker.
+    `several_projects` is False if one project alone has definitions. `granted` has the projects
+    that may use a worker group, by the group's id. `strategy` is the document of the newest
+    strategy, None if there is none. `failures` are those in a row by worker, `until` ends the time
+    for which one gets nothing.
     """
 
     now: datetime
     tasks: tuple[AskingTask, ...] = ()
     ends: tuple[AskedEnd, ...] = ()
-    used: Mapping[str, int] = field(default_factory=dict)
-    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    running: tuple[RunningTasks, ...] = ()
+    groups: Mapping[str, frozenset[tuple[int, str]]] = field(default_factory=dict)
+    several_projects: bool = False
+    granted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     modes: Mapping[str, WorkerMode] = field(default_factory=dict)
     strategy: object = None
     failures: Mapping[str, int] = field(default_factory=dict)

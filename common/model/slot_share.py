@@ -6,7 +6,8 @@ only while the ratio of its slots to the free slots is at most `percent` to `100
 afterwards. With 80 percent of 100 slots, one active project holds 80, and two hold 44 each. The
 other slots stay free for projects that hold none; such a project may also take the last free slot.
 
-Used by the command loop of masters, by the claim loop of workers, and by `common.why`.
+Used by the command loop and the assign loop of masters, by the claim loop of workers, and by
+`common.why`.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ class SlotShare:
         """Return an independent copy."""
         return replace(self, held=dict(self.held))
 
+    def room(self, project: int) -> int:
+        """Return the number of slots that the project may take now."""
+        return further_slots(self.percent, held=self.held.get(project, 0), free=self.free)
+
     def has_room(self, project: int) -> bool:
         """Return True if the project may take another slot."""
-        return further_slots(self.percent, held=self.held.get(project, 0), free=self.free) > 0
+        return self.room(project) > 0
 
     def take(self, project: int) -> bool:
         """Take a slot for the project if it may take another; return True if so."""

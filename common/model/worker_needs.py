@@ -20,8 +20,9 @@ _KEYS: Final = ("dataset", "availabilityGroup", "capacity")
 class WorkerNeed:
     """The parts of a task by which its worker is chosen.
 
-    `dataset` is compared with affinities and categories. Tasks of one `availability_group` are not
-    put on the same worker. `capacity`: the slots that it counts for in the choice.
+    `dataset` is compared with affinities and categories. Tasks of one project and one
+    `availability_group` are not put on the same worker. `capacity`: the slots that the task counts
+    for in the choices of its own project.
     """
 
     dataset: str = ""

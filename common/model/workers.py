@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from common.model.slot_share import NO_LIMIT
+
 DEFAULT_CATEGORY: Final = "_default_worker_category"
 """The category of a worker that was given none, as in Druid."""
 MAX_CATEGORY: Final = 128
@@ -46,6 +48,8 @@ class WorkerStatus:
     group_ids: frozenset[int] = frozenset()
     is_reserved: bool = False
     """True if it takes only tasks of its groups."""
+    share_percent: int = NO_LIMIT
+    """The share of its slots for one project; workers of a former version do not report it."""
 
     def text(self) -> str:
         """The JSON of the heartbeat, shortened to what is read again."""
@@ -58,6 +62,7 @@ class WorkerStatus:
                 "mode": self.mode.value,
                 "groupIds": sorted(self.group_ids)[:_MAX_GROUPS],
                 "reserved": self.is_reserved,
+                "sharePercent": self.share_percent,
             }
         )
 
@@ -78,8 +83,9 @@ class WorkerStatus:
         category: Any = written.get("category")
         mode: Any = written.get("mode")
         ids: Any = written.get("groupIds")
-        # A worker of a former version does not send it.
+        # Workers of former versions do not send these two.
         reserved: Any = written.get("reserved", False)
+        share: Any = written.get("sharePercent", NO_LIMIT)
         if not (_is_number(capacity, most=_MAX_SLOTS) and _is_number(used, most=_MAX_SLOTS)):
             return None
         if not (_is_text(version, most=_MAX_VERSION) and _is_text(category, most=MAX_CATEGORY)):
@@ -90,7 +96,7 @@ class WorkerStatus:
             return None
         if not all(_is_number(each, most=_MAX_ID) for each in ids):
             return None
-        if not isinstance(reserved, bool):
+        if not isinstance(reserved, bool) or not _is_number(share, most=NO_LIMIT):
             return None
         return cls(
             capacity=capacity,
@@ -100,6 +106,7 @@ class WorkerStatus:
             mode=WorkerMode(mode),
             group_ids=frozenset(ids),
             is_reserved=reserved,
+            share_percent=share,
         )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from common.model.cluster import Node
-from common.model.slot_share import NO_LIMIT
+from common.model.slot_share import NO_LIMIT, SlotShare, most_slots
 from common.model.workers import WorkerMode, host_of, shunned
 from common.why.causes import Cause, CauseKind
 from common.why.facts import Alive, QueuePlace
 from common.why.phrases import MAX_LISTED, by_address, counted
-from common.why.shares import holds_share, share_cause
+from common.why.shares import capacity_cause, holds_share, share_cause
 
 
 def worker_causes(
@@ -51,8 +51,11 @@ def worker_causes(
     ready = [node for node in fits if node.address not in out]
     able = [node for node in ready if node.address not in alive.unfit]
     full = [node for node in able if _has_share_held(node, place, alive, percent)]
+    small = [node for node in able if _is_small(node, place, alive, percent)]
     if full and len(full) == len(able):
         yield _share_cause(full[0], place, alive)
+    elif small and len(small) == len(able):
+        yield _capacity_cause(small, place, alive, percent)
     elif able:
         yield _able_cause(able, alive)
     if out:
@@ -93,6 +96,35 @@ def _has_share_held(node: Node, place: QueuePlace, alive: Alive, percent: int) -
         return False
     held = alive.running_of.get(node.address, {})
     return holds_share(percent, offer.slots, held, place.project_id)
+
+
+def _is_small(node: Node, place: QueuePlace, alive: Alive, percent: int) -> bool:
+    """Return True if a worker has less room than the capacity that the attempt asks for."""
+    if node not in alive.offers or place.capacity + sum(place.surplus.values()) <= 1:
+        return False
+    return _room(node, place, alive, percent) < place.capacity
+
+
+def _room(node: Node, place: QueuePlace, alive: Alive, percent: int) -> int:
+    """Return the slots of a worker that the attempt's project may take by capacities."""
+    held = dict(alive.running_of.get(node.address, {}))
+    held[place.project_id] = held.get(place.project_id, 0) + place.surplus.get(node.address, 0)
+    offer = alive.offers[node]
+    share = SlotShare.of(NO_LIMIT if offer.is_reserved else percent, offer.slots, held)
+    return share.room(place.project_id)
+
+
+def _capacity_cause(small: Sequence[Node], place: QueuePlace, alive: Alive, percent: int) -> Cause:
+    node = max(small, key=lambda each: _room(each, place, alive, percent))
+    offer = alive.offers[node]
+    return capacity_cause(
+        project=place.project_name,
+        capacity=place.capacity,
+        room=_room(node, place, alive, percent),
+        most=most_slots(NO_LIMIT if offer.is_reserved else percent, offer.slots),
+        slots=offer.slots,
+        worker=node.address,
+    )
 
 
 def _share_cause(node: Node, place: QueuePlace, alive: Alive) -> Cause:

@@ -183,6 +183,10 @@ class QueuePlace:
     project_id: int = 0
     project_name: str | None = None
     """The project that the attempt is charged to."""
+    capacity: int = 1
+    """The slots that the attempt counts for, if it asks for a worker."""
+    surplus: Mapping[str, int] = field(default_factory=dict)
+    """The slots that attempts of the project count for beyond their own, by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Decides which tasks that ask for a worker get which, and what is taken back from slow ones.
 
 Pure. A task is given to one worker, whose claim is the acknowledgement. One that has not claimed it
-in time loses it, and counts as having failed; it gets nothing more meanwhile. A task that several
-have not claimed fails.
+in time loses it, and counts as having failed; meanwhile it gets no other task of that project. A
+task that several have not claimed fails. The rooms of workers are counted by project
+(`master.logic.worker_rooms`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from master.logic.worker_choice import (
     WorkerRoom,
     choose,
 )
+from master.logic.worker_rooms import WorkerRooms
 
 _PATIENCE: Final = timedelta(seconds=5)
-"""The time after which a worker that has not claimed what it was given gets nothing more."""
+"""The time after which a worker that has not claimed a task gets no other one of that project."""
 MOST_TRIES: Final = 5
 """The most workers that a task is given to, one after the other, before it fails."""
 
@@ -89,7 +91,7 @@ class _Deciding:
                     self._taken_back.append(task.id)
                 continue
             self._assigned[task.id] = chosen
-            rooms[chosen] = _with(rooms[chosen], task)
+            rooms.give(chosen, task)
         return Choices(
             assigned=self._assigned,
             taken_back=tuple(self._taken_back),
@@ -155,31 +157,40 @@ class _Deciding:
     def _age(self, task: AskingTask) -> timedelta:
         return timedelta() if task.since is None else self._facts.now - task.since
 
-    def _rooms(self, kept: list[AskingTask]) -> dict[str, WorkerRoom]:
-        rooms: dict[str, WorkerRoom] = {}
-        for address, status in sorted(self._workers.items()):
-            mode = self._mode(address)
-            rooms[address] = WorkerRoom(
-                address=address,
-                version=DISABLED_VERSION if mode is WorkerMode.DISABLED else status.version,
-                capacity=status.capacity,
-                used=self._facts.used.get(address, 0),
-                category=status.category,
-                availability_groups=self._facts.groups.get(address, frozenset()),
-                is_lazy=mode is WorkerMode.LAZY,
-                is_blacklisted=address in self._blacklist.until,
-            )
+    def _rooms(self, kept: list[AskingTask]) -> WorkerRooms:
+        facts = self._facts
+        rooms = WorkerRooms(
+            [self._empty_room(address) for address in sorted(self._workers)],
+            workers=self._workers,
+            groups=facts.groups,
+            several_projects=facts.several_projects,
+            granted=facts.granted,
+        )
+        for running in facts.running:
+            rooms.count(running)
         for task in kept:
             assert task.worker is not None
-            room = _with(rooms[task.worker], task)
-            is_late = self._age(task) >= _PATIENCE
-            rooms[task.worker] = replace(room, is_assigned=room.is_assigned or is_late)
+            rooms.give(task.worker, task, is_late=self._age(task) >= _PATIENCE)
         return rooms
 
-    def _choose(
-        self, strategy: Strategy, rooms: Mapping[str, WorkerRoom], task: AskingTask
-    ) -> str | None:
-        serving = [room for room in rooms.values() if self._serves(room.address, task)]
+    def _empty_room(self, address: str) -> WorkerRoom:
+        status = self._workers[address]
+        mode = self._mode(address)
+        return WorkerRoom(
+            address=address,
+            version=DISABLED_VERSION if mode is WorkerMode.DISABLED else status.version,
+            capacity=status.capacity,
+            category=status.category,
+            is_lazy=mode is WorkerMode.LAZY,
+        )
+
+    def _choose(self, strategy: Strategy, rooms: WorkerRooms, task: AskingTask) -> str | None:
+        serving = [room for room in rooms.seen_by(task) if self._serves(room.address, task)]
+        if self._blacklist.until:
+            listed = self._blacklist.passed_over(
+                [room.address for room in serving], config=self._config.blacklist
+            )
+            serving = [replace(room, is_blacklisted=room.address in listed) for room in serving]
         fresh = [room for room in serving if room.address not in task.excluded]
         need = TaskNeed(
             type=task.task_type,
@@ -197,9 +208,3 @@ class _Deciding:
             task.group_id in self._workers[address].group_ids
             or host_of(address) in task.group_hosts
         )
-
-
-def _with(room: WorkerRoom, task: AskingTask) -> WorkerRoom:
-    group = task.need.availability_group
-    groups = room.availability_groups if group is None else room.availability_groups | {group}
-    return replace(room, used=room.used + task.need.capacity, availability_groups=groups)

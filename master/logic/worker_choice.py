@@ -28,7 +28,8 @@ class WorkerRoom:
     """A living worker: its room, what runs there, and what it is kept from.
 
     `host` is `address` without the port; affinities name either. `is_assigned` means that a task
-    was given to it which it has not claimed yet: it gets no other until then.
+    was given to it which it has not claimed yet: it gets no other until then. `share` is the number
+    of slots that the project of the task may take; None if it has no limit.
     """
 
     address: str
@@ -41,6 +42,7 @@ class WorkerRoom:
     is_lazy: bool = False
     is_blacklisted: bool = False
     is_assigned: bool = False
+    share: int | None = None
 
     @property
     def host(self) -> str:
@@ -101,6 +103,8 @@ def is_runnable(worker: WorkerRoom, task: TaskNeed, config: ChoiceConfig) -> boo
     ):
         return False
     if worker.available < task.capacity:
+        return False
+    if worker.share is not None and worker.share < task.capacity:
         return False
     return not task.is_parallel or _parallel_room(worker, config) >= task.capacity
 
@@ -194,6 +198,16 @@ class Blacklist:
         if count > config.max_failures and has_room and address not in self.until:
             return replace(counted, until={**self.until, address: now + config.back_off})
         return counted
+
+    def passed_over(self, addresses: Collection[str], *, config: BlacklistConfig) -> frozenset[str]:
+        """Return the workers on the list that get nothing, of those that may take a task.
+
+        The limit of the list holds for these too. Otherwise the failing tasks of one project could
+        close the few workers of a worker group to all other projects.
+        """
+        listed = [each for each in addresses if each in self.until]
+        listed.sort(key=lambda each: (-self.failures.get(each, 0), each))
+        return frozenset(listed[: len(addresses) * config.max_percentage // 100])
 
     def cleaned(self, now: datetime) -> Blacklist:
         """Take off the workers whose time is over; they begin anew."""

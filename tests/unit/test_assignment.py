@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from common.model.assignments import AskedEnd, AskingTask, AssignmentFacts, Choices
+from common.model.assignments import (
+    AskedEnd,
+    AskingTask,
+    AssignmentFacts,
+    Choices,
+    RunningTasks,
+)
 from common.model.worker_needs import WorkerNeed, read_worker_need
 from common.model.worker_strategy import (
     DEFAULT_DOCUMENT,
@@ -39,6 +45,14 @@ def task(number: int, **values: Any) -> AskingTask:
     return AskingTask(**{"id": number, "task_type": "SHELL", "need": WorkerNeed()} | values)
 
 
+def running(**slots: int) -> tuple[RunningTasks, ...]:
+    """Plain tasks that run on the workers of these hosts."""
+    return tuple(
+        RunningTasks(worker=f"{host}:1", slots=number, capacity=number)
+        for host, number in slots.items()
+    )
+
+
 def choices(
     *tasks: AskingTask, workers: dict[str, WorkerStatus] | None = None, **facts: Any
 ) -> Choices:
@@ -47,22 +61,22 @@ def choices(
 
 
 def test_tasks_are_spread_and_wait_when_no_worker_has_room() -> None:
-    made = choices(*(task(number) for number in range(1, 6)), used={"a:1": 1})
+    made = choices(*(task(number) for number in range(1, 6)), running=running(a=1))
     assert made.assigned == {1: "b:1", 2: "a:1", 3: "b:1"}
     assert made.taken_back == ()
 
 
 def test_the_newest_strategy_decides_and_one_that_can_t_be_read_is_the_default() -> None:
     fill = {"selectStrategy": {"type": "fillCapacity"}}
-    assert choices(task(1), used={"b:1": 1}, strategy=fill).assigned == {1: "b:1"}
-    assert choices(task(1), used={"b:1": 1}, strategy={"select": 1}).assigned == {1: "a:1"}
+    assert choices(task(1), running=running(b=1), strategy=fill).assigned == {1: "b:1"}
+    assert choices(task(1), running=running(b=1), strategy={"select": 1}).assigned == {1: "a:1"}
 
 
 def test_replicas_are_not_put_on_the_same_worker() -> None:
     replica = WorkerNeed(availability_group="g")
     made = choices(*(task(number, need=replica) for number in (1, 2, 3)))
     assert made.assigned == {1: "a:1", 2: "b:1"}
-    made = choices(task(1, need=replica), groups={"a:1": frozenset({"g"})})
+    made = choices(task(1, need=replica), groups={"a:1": frozenset({(0, "g")})})
     assert made.assigned == {1: "b:1"}
     given = task(2, need=replica, worker="b:1", since=NOON)
     assert choices(task(1, need=replica), given).assigned == {1: "a:1"}
@@ -88,7 +102,7 @@ def test_who_takes_no_tasks_is_not_chosen_and_loses_what_it_has_not_claimed(
     mode: WorkerMode,
 ) -> None:
     modes = {"a": mode}
-    assert choices(task(1), modes=modes, used={"b:1": 1}).assigned == {1: "b:1"}
+    assert choices(task(1), modes=modes, running=running(b=1)).assigned == {1: "b:1"}
     given = task(1, worker="a:1", since=NOON)
     made = choices(given, modes=modes)
     assert (made.assigned, made.failures) == ({1: "b:1"}, {})
@@ -108,7 +122,7 @@ def test_a_worker_that_does_not_claim_in_time_loses_the_task_and_has_failed() ->
     assert made.excluded == {1: ("a:1",)}
     assert made.failures == {"a:1": 1}
     # A second time: it gets nothing for a while.
-    made = choices(given, task(2), failures={"a:1": 1}, used={"b:1": 0})
+    made = choices(given, task(2), failures={"a:1": 1})
     assert made.until == {"a:1": NOON + CONFIG.blacklist.back_off}
     assert made.assigned == {1: "b:1", 2: "b:1"}
 

@@ -56,6 +56,29 @@ def test_a_worker_without_a_limit_for_the_project_is_named_as_one_that_may_take_
     assert of_task({1: 6}, is_reserved=True).startswith("workers that may take it: w:1")
 
 
+def of_capacity(capacity: int, surplus: int = 0, percent: int = 80) -> str:
+    """Return the text about a task of project 1 that asks for slots of a worker with 8 slots."""
+    alive = Alive(
+        masters=frozenset({MASTER}),
+        workers=frozenset({WORKER}),
+        offers={WORKER: Offer(slots=8, version="1", groups=(), group_ids=frozenset())},
+        running_of={WORKER.address: {1: 1, 2: 1}},
+    )
+    place = replace(PLACE, capacity=capacity, surplus={WORKER.address: surplus})
+    (cause,) = worker_causes(place, alive, "etl", percent=percent)
+    return cause.text
+
+
+def test_a_task_waits_because_it_asks_for_more_slots_than_its_project_may_take() -> None:
+    asks = "it asks for 7 slots (workerSelect.capacity); project 'sales' may take 4 more of the 8"
+    largest = "and 6 while nothing else runs there"
+    assert of_capacity(7) == f"{asks} slots of the worker w:1, {largest}"
+    assert largest not in of_capacity(5)
+    assert "project 'sales' may take 0 more of the 8" in of_capacity(2, surplus=5)
+    assert of_capacity(4).startswith("workers that may take it: w:1")
+    assert of_capacity(7, percent=NO_LIMIT).startswith("it asks for 7 slots")
+
+
 def of_command(command: PendingCommand, held: Mapping[int, int]) -> list[CauseKind]:
     """Return the causes of a command's wait while its master has these runs, by project."""
     alive = Alive(

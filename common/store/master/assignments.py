@@ -14,12 +14,14 @@ from typing import Any, Final
 from sqlalchemy import (
     Connection,
     Engine,
+    Integer,
     and_,
     bindparam,
     case,
     delete,
     exists,
     func,
+    literal_column,
     or_,
     select,
     text,
@@ -27,17 +29,28 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from common.model.assignments import AskedEnd, AskingTask, AssignmentFacts, Choices, Decide
+from common.model.assignments import (
+    AskedEnd,
+    AskingTask,
+    AssignmentFacts,
+    Choices,
+    Decide,
+    RunningTasks,
+)
 from common.model.cluster import QueueEntry
 from common.model.failures import FailureReason
+from common.model.grants import GrantKind
 from common.model.states import FINISHED_TASK_CODES, LIVE_PROCESS_STATES, TaskState
 from common.model.streams.tasks import TASK_TYPE
 from common.model.worker_needs import UNASSIGNED, WorkerNeed
 from common.store.fixed_statement import FixedStatement
 from common.store.master.assignment_ports import Assigned, AssignmentStore
 from common.store.master.attempts import Place, queue_entries
+from common.store.project_slots import SEVERAL_PROJECTS, project_of_run
 from common.store.queue_entries import IS_COMPLEMENT
+from common.store.streams.reach import project_of_task, reaches_dataset
 from common.store.tables import (
+    grant,
     process_instance,
     stream_task,
     task_assignment,
@@ -68,6 +81,9 @@ _IS_UNCLAIMED: Final = and_(
     task_instance.c.wanted_state.is_(None),
     task_instance.c.host.is_not(None),
 )
+_PROJECT: Final = func.coalesce(
+    project_of_run(task_instance.c.process_instance_id), literal_column("0", Integer)
+)
 _ANYTHING: Final = FixedStatement(
     select(
         exists()
@@ -84,13 +100,28 @@ _ENDED: Final = (
     .limit(_MOST)
 )
 _FORGET: Final = delete(task_assignment).where(task_assignment.c.task_id == any_of("ids"))
+# Thousands of waiting attempts of one project must not hide those of another.
+_TURNS: Final = (
+    select(
+        task_instance.c.id,
+        func.row_number()
+        .over(
+            partition_by=_PROJECT,
+            order_by=(task_instance.c.host == UNASSIGNED, task_instance.c.id),
+        )
+        .label("turn"),
+    )
+    .join_from(task_assignment, task_instance, _IS_OF_IT)
+    .where(_IS_UNCLAIMED)
+    .subquery("turns")
+)
+_FIRST: Final = select(_TURNS.c.id).order_by(_TURNS.c.turn, _TURNS.c.id).limit(_MOST)
 # Locked in order of id, as all that lock several attempts do it; a claim at the same moment wins.
 _LOCK: Final = (
     select(task_instance.c.id)
-    .join_from(task_assignment, task_instance, _IS_OF_IT)
+    .where(task_instance.c.id == any_of("ids"))
     .where(_IS_UNCLAIMED)
     .order_by(task_instance.c.id)
-    .limit(_MOST)
     .with_for_update(of=task_instance, key_share=True)
 )
 _GROUP: Final = case(
@@ -105,6 +136,15 @@ _OF_RUN: Final = and_(
     stream_task.c.command_id == process_instance.c.command_id,
     task_instance.c.task_type == TASK_TYPE,
 )
+# The name of a dataset that the project may not use moves its tasks to no worker.
+_DATASET: Final = case(
+    (task_assignment.c.dataset == "", ""),
+    (
+        reaches_dataset(project_of_task(task_instance.c.id), task_assignment.c.dataset),
+        task_assignment.c.dataset,
+    ),
+    else_="",
+)
 _ASKING: Final = (
     select(
         task_instance.c.id,
@@ -116,7 +156,8 @@ _ASKING: Final = (
         _GROUP.label("worker_group_id"),
         worker_group.c.ip_list,
         IS_COMPLEMENT.label("yields"),
-        task_assignment.c.dataset,
+        _PROJECT.label("project"),
+        _DATASET.label("dataset"),
         _AVAILABILITY.label("availability_group"),
         task_assignment.c.capacity,
         task_assignment.c.assigned_at,
@@ -137,22 +178,44 @@ _ASKING: Final = (
         task_instance.c.id,
     )
 )
-_RUNNING: Final = (
-    select(task_instance.c.host, func.count().label("tasks"))
-    .where(task_instance.c.state == TaskState.RUNNING)
-    .where(task_instance.c.worker_incarnation.is_not(None))
-    .group_by(task_instance.c.host)
-)
-_RUNNING_ASKED: Final = (
+_RUNNING_IN: Final = (
     select(
         task_instance.c.host,
-        task_assignment.c.capacity,
+        task_instance.c.process_instance_id,
+        func.count().label("slots"),
+        func.sum(func.coalesce(task_assignment.c.capacity, 1)).label("capacity"),
+    )
+    .outerjoin_from(task_instance, task_assignment, _IS_OF_IT)
+    .where(task_instance.c.state == TaskState.RUNNING)
+    .where(task_instance.c.worker_incarnation.is_not(None))
+    .group_by(task_instance.c.host, task_instance.c.process_instance_id)
+    .subquery("running_in")
+)
+_RUNNING: Final = select(
+    _RUNNING_IN.c.host,
+    func.coalesce(project_of_run(process_instance.c.id), literal_column("0", Integer)).label(
+        "project"
+    ),
+    IS_COMPLEMENT.label("yields"),
+    _RUNNING_IN.c.slots,
+    _RUNNING_IN.c.capacity,
+).join_from(
+    _RUNNING_IN, process_instance, process_instance.c.id == _RUNNING_IN.c.process_instance_id
+)
+_RUNNING_GROUPS: Final = (
+    select(
+        task_instance.c.host,
+        _PROJECT.label("project"),
         _AVAILABILITY.label("availability_group"),
     )
     .join_from(task_assignment, task_instance, _IS_OF_IT)
     .join(process_instance, process_instance.c.id == task_instance.c.process_instance_id)
     .outerjoin(stream_task, _OF_RUN)
     .where(task_instance.c.state == TaskState.RUNNING)
+    .where(_AVAILABILITY.is_not(None))
+)
+_GRANTED: Final = select(grant.c.object_id, grant.c.project_id).where(
+    grant.c.object_type == GrantKind.WORKER_GROUP
 )
 _STRATEGY: Final = (
     select(worker_strategy.c.document).order_by(worker_strategy.c.version.desc()).limit(1)
@@ -205,7 +268,8 @@ class PostgresAssignmentStore(AssignmentStore):
             ended = db.execute(_ENDED).all()
             if ended:
                 db.execute(_FORGET, {"ids": [row.task_id for row in ended]})
-            locked = list(db.scalars(_LOCK))
+            first = list(db.scalars(_FIRST))
+            locked = list(db.scalars(_LOCK, {"ids": first})) if first else []
             asking = db.execute(_ASKING, {"ids": locked}).all() if locked else []
             facts = _facts(db, asking, ended)
             choices = decide(facts)
@@ -213,12 +277,13 @@ class PostgresAssignmentStore(AssignmentStore):
 
 
 def _facts(db: Connection, asking: Sequence[AnyRow], ended: Sequence[AnyRow]) -> AssignmentFacts:
-    used = {row.host: row.tasks for row in db.execute(_RUNNING)}
-    groups: dict[str, frozenset[str]] = {}
-    for row in db.execute(_RUNNING_ASKED):
-        used[row.host] = used.get(row.host, 0) + row.capacity - 1
-        if row.availability_group is not None:
-            groups[row.host] = groups.get(row.host, frozenset()) | {row.availability_group}
+    groups: dict[str, frozenset[tuple[int, str]]] = {}
+    for row in db.execute(_RUNNING_GROUPS):
+        group = (row.project, row.availability_group)
+        groups[row.host] = groups.get(row.host, frozenset()) | {group}
+    granted: dict[int, frozenset[int]] = {}
+    for row in db.execute(_GRANTED):
+        granted[row.object_id] = granted.get(row.object_id, frozenset()) | {row.project_id}
     failures = db.execute(_FAILURES).all()
     return AssignmentFacts(
         now=db.execute(select(func.now())).scalar_one(),
@@ -228,8 +293,19 @@ def _facts(db: Connection, asking: Sequence[AnyRow], ended: Sequence[AnyRow]) ->
             for row in ended
             if row.host not in (None, UNASSIGNED)
         ),
-        used=used,
+        running=tuple(
+            RunningTasks(
+                worker=row.host,
+                project=row.project,
+                yields=row.yields,
+                slots=row.slots,
+                capacity=row.capacity,
+            )
+            for row in db.execute(_RUNNING)
+        ),
         groups=groups,
+        several_projects=bool(db.scalar(SEVERAL_PROJECTS)),
+        granted=granted,
         modes=worker_modes(db),
         strategy=db.scalar(_STRATEGY),
         failures={row.worker: row.failures for row in failures},
@@ -258,6 +334,8 @@ def _task(row: AnyRow) -> AskingTask:
         tries=row.tries,
         group_id=row.worker_group_id,
         group_hosts=tuple(each.strip() for each in (row.ip_list or "").split(",") if each.strip()),
+        project=row.project,
+        yields=row.yields,
     )
 
 

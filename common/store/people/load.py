@@ -15,7 +15,7 @@ from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.states import LIVE_PROCESS_STATES, TaskState
 from common.store.people.offers import offers
 from common.store.project_slots import SEVERAL_PROJECTS, project_of_run
-from common.store.tables import process_instance, project, task_instance
+from common.store.tables import process_instance, project, task_assignment, task_instance
 from common.store.worker_modes import worker_modes
 from common.why import Alive
 
@@ -73,3 +73,22 @@ def project_names(db: Connection, project_ids: Collection[int]) -> dict[int, str
 def shares_in_force(db: Connection, shares: SharePercents) -> SharePercents:
     """Return the shares; none while one project alone has definitions."""
     return shares if db.scalar(SEVERAL_PROJECTS) else NO_SHARES
+
+
+def surplus_slots(db: Connection) -> dict[int, dict[str, int]]:
+    """Read the slots that running attempts count for beyond their own, by project and worker."""
+    rows = db.execute(
+        select(
+            project_of_run(task_instance.c.process_instance_id).label("project_id"),
+            task_instance.c.host,
+            task_assignment.c.capacity,
+        )
+        .join_from(task_assignment, task_instance, task_instance.c.id == task_assignment.c.task_id)
+        .where(task_instance.c.state == TaskState.RUNNING)
+        .where(task_assignment.c.capacity > 1)
+    )
+    found: dict[int, dict[str, int]] = {}
+    for row in rows:
+        of_project = found.setdefault(row.project_id or 0, {})
+        of_project[row.host] = of_project.get(row.host, 0) + row.capacity - 1
+    return found

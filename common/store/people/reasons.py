@@ -30,7 +30,7 @@ from common.model.states import (
 )
 from common.model.task_type import TaskTypeSpec
 from common.store.command_turns import turn
-from common.store.people.load import alive, project_names, shares_in_force
+from common.store.people.load import alive, project_names, shares_in_force, surplus_slots
 from common.store.people.locks import lock_waits
 from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
@@ -41,6 +41,7 @@ from common.store.tables import (
     process_definition,
     process_instance,
     relation_process_instance,
+    task_assignment,
     task_group,
     task_group_queue,
     task_instance,
@@ -502,14 +503,18 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             task_instance.c.worker_group_id.label("task_group_id"),
             process_instance.c.worker_group_id.label("process_group_id"),
             project_of_run(process_instance.c.id).label("project_id"),
+            task_assignment.c.capacity,
         )
         .join_from(
             task_instance,
             process_instance,
             process_instance.c.id == task_instance.c.process_instance_id,
         )
+        .outerjoin(task_assignment, task_assignment.c.task_id == task_instance.c.id)
         .where(task_instance.c.id.in_(queued))
     ).all()
+    capacities = {row.id: row.capacity for row in rows if row.capacity is not None}
+    surplus = surplus_slots(db) if capacities else {}
     groups = {
         row.id: max(0, effective_group(row.task_group_id, row.process_group_id)) for row in rows
     }
@@ -534,6 +539,8 @@ def _queue(db: Connection, queued: Collection[int]) -> dict[int, QueuePlace]:
             addresses=_addresses(None if row is None else row.ip_list),
             project_id=projects[task_id],
             project_name=names.get(projects[task_id]),
+            capacity=capacities.get(task_id, 1),
+            surplus=surplus.get(projects[task_id], {}) if task_id in capacities else {},
         )
     return places
 

@@ -40,6 +40,8 @@ from tests.integration.store_races.racing import (
 )
 
 ONE, OTHER = WORKER.address, OTHER_WORKER.address
+DEV = 4_711
+"""A definition of another project, and the project."""
 
 
 @pytest.fixture(autouse=True)
@@ -305,3 +307,67 @@ def test_stream_tasks_that_do_the_same_work_are_kept_apart(here: Engine) -> None
     assert claim(here, WORKER, [first]) == [first]
     assert assign(here, one=9).waiting
     assert chosen(assign(here, one=9, other=1)) == {replica: OTHER}
+
+
+def a_run_of_dev(made: Engine) -> Ownership:
+    return a_run(made, DEV, project_id=DEV)
+
+
+@pytest.mark.parametrize(
+    "need", [{"capacity": 9}, {"availability_group": "load"}], ids=["capacity", "group"]
+)
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_task_that_asks_keeps_no_task_of_another_project_from_its_worker(
+    here: Engine, need: dict[str, Any], *, is_claimed: bool
+) -> None:
+    first = asking(here, a_run_of_dev(here), **need)
+    assert chosen(assign(here, one=9)) == {first: ONE}
+    if is_claimed:
+        assert claim(here, WORKER, [first]) == [first]
+    other = asking(here, a_run(here), availability_group="load")
+    assert chosen(assign(here, one=9)) == {other: ONE}
+    # Within a project both still count.
+    asking(here, a_run_of_dev(here), **need)
+    assert assign(here, one=9) == Assigned(waiting=True)
+
+
+def test_a_thousand_waiting_tasks_of_a_project_do_not_hide_the_tasks_of_another(
+    here: Engine,
+) -> None:
+    need = WorkerNeed(capacity=1_000_000)
+    names = [f"t{number}" for number in range(1_000)]
+    save(here, a_run_of_dev(here), *(a_submit(name, worker_need=need) for name in names))
+    other = asking(here, a_run(here))
+    assert chosen(assign(here, one=9)) == {other: ONE}
+
+
+def test_complements_take_no_slot_from_chosen_tasks_of_other_runs(here: Engine) -> None:
+    owned = a_run_of_dev(here)
+    with here.begin() as db:
+        db.execute(
+            update(t.process_instance)
+            .where(t.process_instance.c.id == owned.process_instance_id)
+            .values(history_cmd="COMPLEMENT_DATA")
+        )
+    first = asking(here, owned)
+    assert chosen(assign(here, one=1)) == {first: ONE}
+    assert claim(here, WORKER, [first]) == [first]
+    other = asking(here, a_run(here))
+    assert chosen(assign(here, one=1)) == {other: ONE}
+
+
+def test_the_name_of_a_dataset_of_another_project_moves_no_task(here: Engine) -> None:
+    affinity = {"affinity": {"flights": [ONE]}, "strong": True}
+    document = {
+        "selectStrategy": {"type": "equalDistributionWithAffinity", "affinityConfig": affinity}
+    }
+    with here.begin() as db:
+        db.execute(insert(t.worker_strategy).values(document=document))
+        db.execute(insert(t.dataset).values(name="flights", project_id=1))
+    foreign = asking(here, a_run_of_dev(here), dataset="flights")
+    own = asking(here, a_run(here), dataset="flights")
+    try:
+        assert chosen(assign(here, one=9, other=9)) == {foreign: OTHER, own: ONE}
+    finally:
+        with here.begin() as db:
+            db.execute(delete(t.dataset).where(t.dataset.c.name == "flights"))
