@@ -21,7 +21,7 @@ class AskingTask:
 
     `worker` is the one that was chosen, at `since`; None if none is. `excluded` were chosen before
     and did not claim it. A task of a worker group has the group's id and the hosts in its row.
-    `project` is the one that the attempt is charged to. An attempt of a complement `yields`.
+    The attempt is charged to `project`. An attempt of a complement `yields`.
     """
 
     id: int

@@ -99,7 +99,7 @@ def _has_share_held(node: Node, place: QueuePlace, alive: Alive, percent: int) -
 
 
 def _is_small(node: Node, place: QueuePlace, alive: Alive, percent: int) -> bool:
-    """Return True if a worker has less room than the capacity that the attempt asks for."""
+    """Return True if a worker has less room than the capacity of the attempt."""
     if node not in alive.offers or place.capacity + sum(place.surplus.values()) <= 1:
         return False
     return _room(node, place, alive, percent) < place.capacity

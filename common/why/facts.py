@@ -184,9 +184,9 @@ class QueuePlace:
     project_name: str | None = None
     """The project that the attempt is charged to."""
     capacity: int = 1
-    """The slots that the attempt counts for, if it asks for a worker."""
+    """The slots that the attempt counts for in the choice of a worker."""
     surplus: Mapping[str, int] = field(default_factory=dict)
-    """The slots that attempts of the project count for beyond their own, by worker."""
+    """The slots that attempts of the project count for beyond one each, by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ def holds_share(percent: int, slots: int, held: Mapping[int, int], project_id: i
 def capacity_cause(
     *, project: str | None, capacity: int, room: int, most: int, slots: int, worker: str
 ) -> Cause:
-    """Build the cause for a task whose `capacity` is larger than the room for its project."""
+    """Build the cause for a task with a `capacity` above the room for its project."""
     named = "its project" if project is None else f"project {project!r}"
     text = (
         f"it asks for {counted(capacity, 'slot')} (workerSelect.capacity); {named} may take"

@@ -39,7 +39,8 @@ def assigned(
     **facts: Any,
 ) -> dict[int, str]:
     """Return the choices on workers with 10 slots, while several projects have definitions."""
-    given_facts = AssignmentFacts(**{"now": NOON, "several_projects": True, "tasks": tasks} | facts)
+    known: dict[str, Any] = {"now": NOON, "several_projects": True, "tasks": tasks}
+    given_facts = AssignmentFacts(**known | facts)
     chosen = decide(
         given_facts,
         workers={"a:1": status(10)} if workers is None else workers,
@@ -49,9 +50,13 @@ def assigned(
 
 
 def running(project: int, slots: int, **values: Any) -> RunningTasks:
-    return RunningTasks(
-        **{"worker": "a:1", "project": project, "slots": slots, "capacity": slots} | values
-    )
+    given_values: dict[str, Any] = {
+        "worker": "a:1",
+        "project": project,
+        "slots": slots,
+        "capacity": slots,
+    }
+    return RunningTasks(**given_values | values)
 
 
 def test_the_capacity_of_a_task_counts_for_its_own_project_alone() -> None:
@@ -81,7 +86,7 @@ def test_a_task_is_given_to_a_worker_only_within_the_share_of_its_project(
     capacity: int, held: int, *, is_chosen: bool
 ) -> None:
     asking = task(1, DEV, capacity=capacity)
-    facts = {"running": (running(DEV, held, capacity=held),)}
+    facts: dict[str, Any] = {"running": (running(DEV, held, capacity=held),)}
     assert bool(assigned(asking, **facts)) == is_chosen
     # Without other projects, and where the share is turned off, free slots are enough.
     assert assigned(asking, several_projects=False, **facts) == {1: "a:1"}

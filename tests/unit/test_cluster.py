@@ -43,6 +43,7 @@ STATUS = WorkerStatus(
     category="big",
     mode=WorkerMode.DISABLED,
     group_ids=frozenset({4, 2}),
+    share_percent=70,
 )
 
 
@@ -60,6 +61,7 @@ def test_a_worker_s_status_stands_behind_the_seven_fields() -> None:
         '{"capacity": 8}',
         STATUS.text().replace("disabled", "asleep"),
         STATUS.text().replace("[2, 4]", '["2"]'),
+        STATUS.text().replace(": 70", ": 101"),
         STATUS.text().replace("8", "-8"),
         STATUS.text().replace("8", "true"),
         '{"a":' * 100_000,

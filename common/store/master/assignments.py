@@ -100,7 +100,7 @@ _ENDED: Final = (
     .limit(_MOST)
 )
 _FORGET: Final = delete(task_assignment).where(task_assignment.c.task_id == any_of("ids"))
-# Thousands of waiting attempts of one project must not hide those of another.
+# Thousands of waiting attempts of one project must not hide the attempts of another project.
 _TURNS: Final = (
     select(
         task_instance.c.id,
@@ -282,8 +282,8 @@ def _facts(db: Connection, asking: Sequence[AnyRow], ended: Sequence[AnyRow]) ->
         group = (row.project, row.availability_group)
         groups[row.host] = groups.get(row.host, frozenset()) | {group}
     granted: dict[int, frozenset[int]] = {}
-    for row in db.execute(_GRANTED):
-        granted[row.object_id] = granted.get(row.object_id, frozenset()) | {row.project_id}
+    for group_id, project_id in db.execute(_GRANTED):
+        granted[group_id] = granted.get(group_id, frozenset()) | {project_id}
     failures = db.execute(_FAILURES).all()
     return AssignmentFacts(
         now=db.execute(select(func.now())).scalar_one(),

@@ -76,7 +76,7 @@ def shares_in_force(db: Connection, shares: SharePercents) -> SharePercents:
 
 
 def surplus_slots(db: Connection) -> dict[int, dict[str, int]]:
-    """Read the slots that running attempts count for beyond their own, by project and worker."""
+    """Read the slots that running attempts count for beyond one each, by project and worker."""
     rows = db.execute(
         select(
             project_of_run(task_instance.c.process_instance_id).label("project_id"),
