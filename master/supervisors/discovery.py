@@ -54,11 +54,11 @@ def _leave_topics(draft: Draft, stream: StreamSnapshot) -> None:
 
     What a task reads of them now is published with the rest. Their stored offsets stay.
     """
-    gone = [
+    gone = {
         each
         for each in draft.partitions
         if each not in stream.latest and topic_of(each, "") not in stream.troubles
-    ]
+    }
     if not gone:
         return
     draft.partitions = [each for each in draft.partitions if each not in gone]

@@ -91,6 +91,15 @@ class Draft:
             groups.setdefault(self.group_of(partition), []).append(partition)
         return {group_id: tuple(groups[group_id]) for group_id in sorted(groups)}
 
+    @cached_property
+    def standbys(self) -> dict[int, list[StreamTask]]:
+        """The tasks without work, by the group that they wait for."""
+        found: dict[int, list[StreamTask]] = {}
+        for task in self.view.tasks.values():
+            if task.standby_of is not None:
+                found.setdefault(task.standby_of, []).append(task)
+        return found
+
     @property
     def bounds(self) -> Bounds | None:
         return self.spec.io.bounds

@@ -98,11 +98,7 @@ def _has_successor(draft: Draft, group: TaskGroup) -> bool:
 
 
 def _of(draft: Draft, group_id: int) -> list[StreamTask]:
-    return [
-        task
-        for task in draft.view.tasks.values()
-        if task.standby_of == group_id and _is_free(draft, task)
-    ]
+    return [task for task in draft.standbys.get(group_id, ()) if _is_free(draft, task)]
 
 
 def _is_free(draft: Draft, task: StreamTask) -> bool:
