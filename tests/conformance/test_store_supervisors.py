@@ -239,6 +239,20 @@ def test_a_task_is_a_run_from_its_command_to_its_success(db: Tables, streams: St
     assert loaded(streams, lease).tasks == ()
 
 
+def test_tasks_that_one_step_starts_have_a_command_each(db: Tables, streams: Streams) -> None:
+    lease = owned(streams)
+    tasks = [a_task(lease, number) for number in range(1, 4)]
+    starts = [StartAssignment(assignment=each) for each in tasks]
+    end = EndTask(task=tasks[0].name, reason="late", kill=True)
+    apply(streams, lease, *starts[:2], end, starts[2], goes_on=True)
+    rows = loaded(streams, lease).tasks
+    assert [row.assignment for row in rows] == tasks
+    # Only the command of the first task is withdrawn.
+    assert [row.succeeded for row in rows] == [False, None, None]
+    apply(streams, lease, closed=(tasks[0].name,), goes_on=True)
+    assert [row.assignment for row in loaded(streams, lease).tasks] == tasks[1:]
+
+
 def test_a_standby_is_given_its_work_once_while_it_runs(db: Tables, streams: Streams) -> None:
     lease = owned(streams)
     work = a_task(lease)

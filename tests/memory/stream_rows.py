@@ -35,6 +35,7 @@ class RuntimeRecord:
     name: str
     version: int
     definition_id: int
+    project_id: int = 1
     active: bool = True
     owner: Node | None = None
     owner_epoch: int = 0

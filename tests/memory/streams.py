@@ -157,6 +157,7 @@ class MemorySupervisorStore:
                 tx.update(self._tables.runtimes, row.id, lease_until=until)
                 asked = [one.id for one in self._tables.requests if one.supervisor == row.name]
                 pulses[each] = Pulse(
+                    project_id=row.project_id,
                     version=row.version,
                     last_request=max(asked, default=0),
                     tasks=self._digest(row.name),

@@ -40,6 +40,7 @@ class Lease:
 class Pulse:
     """A digest of all that a run looks at in the tables: another one calls for a run."""
 
+    project_id: int
     version: int
     last_request: int
     tasks: str
@@ -189,10 +190,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorStep:
-    """All that follows from a notice: written whole or not at all, in order.
+    """What follows from a notice, or a part of that: written whole or not at all, in order.
 
     `version`: that of the loaded rows. `requests` have been carried out; `closed` tasks have ended
-    and belong to no group. `ends`: nobody has to look after the supervisor any more.
+    and belong to no group. `ends`: nobody has to look after the supervisor any more. `goes_on`:
+    another part follows.
     """
 
     version: int
@@ -202,6 +204,7 @@ class SupervisorStep:
     closed: tuple[str, ...] = ()
     standing: Standing | None = None
     ends: bool = False
+    goes_on: bool = False
 
 
 class SupervisorStore(Protocol):

@@ -7,8 +7,9 @@ nothing of streams. Leases are judged by the database's clock alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any, Final, assert_never
 
 from sqlalchemy import (
@@ -181,6 +182,7 @@ class PostgresSupervisorStore:
                 .returning(
                     supervisor_runtime.c.id,
                     supervisor_runtime.c.epoch,
+                    supervisor_runtime.c.project_id,
                     supervisor_runtime.c.version,
                     _LAST_REQUEST.label("last_request"),
                     _TASKS_DIGEST.label("tasks"),
@@ -188,7 +190,10 @@ class PostgresSupervisorStore:
             ).all()
         return {
             Lease(supervisor=row.id, epoch=row.epoch): Pulse(
-                version=row.version, last_request=row.last_request or 0, tasks=row.tasks or ""
+                project_id=row.project_id,
+                version=row.version,
+                last_request=row.last_request or 0,
+                tasks=row.tasks or "",
             )
             for row in rows
         }
@@ -291,9 +296,18 @@ class _Writer:
 
     def write(self) -> None:
         step = self._step
-        for change in step.changes:
-            self._write(change)
-        self._link()
+        for is_start, changes in groupby(
+            step.changes, key=lambda each: isinstance(each, StartAssignment)
+        ):
+            if is_start:
+                self._start(
+                    [each.assignment for each in changes if isinstance(each, StartAssignment)]
+                )
+            else:
+                for change in changes:
+                    self._write(change)
+        if step.closed or not step.goes_on:
+            self._link()
         self._close(step.closed)
         if step.requests:
             gone = self._db.execute(
@@ -322,7 +336,7 @@ class _Writer:
     def _write(self, change: Change) -> None:
         match change:
             case StartAssignment():
-                self._start(change.assignment)
+                self._start([change.assignment])
             case GiveAssignment():
                 self._assign(change.assignment)
             case GiveOrders():
@@ -342,29 +356,42 @@ class _Writer:
             case _:
                 assert_never(change)
 
-    def _start(self, assignment: Assignment) -> None:
-        param = CommandParam.of(start_params={TASK_PARAMETER: assignment.name})
-        command_id = self._db.execute(
+    def _start(self, assignments: Sequence[Assignment]) -> None:
+        params = {
+            CommandParam.of(start_params={TASK_PARAMETER: each.name}).row_text(): each
+            for each in assignments
+        }
+        made = self._db.execute(
             insert(command)
             .values(
-                command_type=int(CommandType.START_PROCESS),
-                process_definition_id=self._owned.process_definition_id,
-                command_param=param.row_text(),
-                failure_strategy=int(FailureStrategy.END),
+                [
+                    {
+                        "command_type": int(CommandType.START_PROCESS),
+                        "process_definition_id": self._owned.process_definition_id,
+                        "command_param": param,
+                        "failure_strategy": int(FailureStrategy.END),
+                    }
+                    for param in params
+                ]
             )
-            .returning(command.c.id)
-        ).scalar_one()
+            .returning(command.c.id, command.c.command_param)
+        ).all()
+        ids = {row.command_param: row.id for row in made}
         self._db.execute(
-            insert(stream_task).values(
-                name=assignment.name,
-                supervisor=self._id,
-                version=assignment.version,
-                epoch=self._epoch,
-                group_id=assignment.group_id,
-                base_sequence=assignment.base_sequence,
-                assignment=assignment.document(),
-                command_id=command_id,
-            )
+            insert(stream_task),
+            [
+                {
+                    "name": each.name,
+                    "supervisor": self._id,
+                    "version": each.version,
+                    "epoch": self._epoch,
+                    "group_id": each.group_id,
+                    "base_sequence": each.base_sequence,
+                    "assignment": each.document(),
+                    "command_id": ids[param],
+                }
+                for param, each in params.items()
+            ],
         )
 
     def _assign(self, assignment: Assignment) -> None:
