@@ -1,16 +1,19 @@
 """The keeper: looks after the supervisors of streams whose leases this master holds.
 
 A thin shell around `master.supervisors.deciding.decide`. It loads the view, carries the decisions
-out in one transaction that is fenced by lease and epoch, and keeps the memory until the next
-notice. Whoever can't know whether a step was written gives the supervisor up, so that it is taken
-over with the next epoch and an empty memory. It asks no broker and waits for none: `Streams` does.
+out in transactions that are fenced by lease and epoch, and keeps the memory until the next notice.
+A large step is written in parts, and supervisors get their turns by project: a turn handles one
+notice, or writes one part. A supervisor is given up if its master can't know whether a step was
+written, or if only some parts were: it is taken over with the next epoch and an empty memory. The
+loop asks no broker and waits for none: `Streams` does.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, assert_never
@@ -37,7 +40,9 @@ from common.store.master.supervisor_ports import (
 )
 from master.identity import Identity
 from master.loops.supervisor_figures import count_step
+from master.loops.supervisor_parts import MOST_CHANGES, parts_of
 from master.loops.supervisor_steps import changes_of, closed_tasks, view_of
+from master.loops.supervisor_turns import Turns
 from master.supervisors.alarms import Alarms, watched
 from master.supervisors.deciding import decide
 from master.supervisors.decisions import Decision, EndSupervisor, Remember, ScheduleRun
@@ -63,7 +68,7 @@ from master.supervisors.view import Memory, StreamFailure, StreamSnapshot, Super
 log = logging.getLogger(__name__)
 
 _MOST_NOTICES: Final = 8
-"""The notices of one supervisor that are handled before it is another's turn."""
+"""The notices of one supervisor that are handled before the leases are renewed again."""
 
 
 class Streams(Protocol):
@@ -88,6 +93,18 @@ class SupervisorConfig:
     claimed_at_once: int = 10
     parked: timedelta = timedelta(seconds=10)
     """The rest of a supervisor that an unexpected error has stopped."""
+    changes_at_once: int = MOST_CHANGES
+    """The changes of tasks that one turn writes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Unwritten:
+    """The parts of a step that are not written yet, and what follows when all of them are."""
+
+    parts: deque[SupervisorStep]
+    now: datetime
+    then: Callable[[], None]
+    has_begun: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +115,7 @@ class _Kept:
     memory: Memory = field(default_factory=Memory)
     notices: NoticeQueue = field(default_factory=NoticeQueue)
     pulse: Pulse | None = None
+    unwritten: _Unwritten | None = None
     due: datetime | None = None
     parked_until: datetime | None = None
     version: int = 0
@@ -140,6 +158,7 @@ class SupervisorLoop:
         self._given_up: list[Lease] = []
         self._failing: dict[str, Failing] = {}
         """Supervisors with failed steps, also while they are parked or released."""
+        self._turns = Turns()
         self._next_claim = clock.monotonic()
 
     @property
@@ -154,7 +173,7 @@ class SupervisorLoop:
         return tuple((each.memory.health.state.basic.value, each.lag or 0) for each in kept)
 
     def run_once(self) -> timedelta:
-        """Look after each supervisor once; return how long to rest."""
+        """Renew the leases, and give turns for a while; return how long to rest."""
         node = self._identity.trusted()
         if node is None or node != self._node:
             # Another incarnation owns nothing of the former: its leases run out.
@@ -171,14 +190,15 @@ class SupervisorLoop:
         self._claim(node)
         leases = [self._kept[name].lease for name in sorted(self._kept)]
         pulses = self._store.renew(node, leases, lease=self._config.lease)
+        ready: dict[str, int] = {}
         for lease in leases:
             pulse = pulses.get(lease)
             if pulse is None:
                 log.warning("supervisor lost", extra={"supervisor": lease.supervisor})
                 self._forget(lease.supervisor)
-            else:
-                self._serve(node, self._kept[lease.supervisor], pulse)
-        return self._config.interval
+            elif self._has_work(self._kept[lease.supervisor], pulse):
+                ready[lease.supervisor] = pulse.project_id
+        return self._give_turns(node, ready)
 
     def stop(self) -> None:
         """Release all leases; to be called after the last pass."""
@@ -207,26 +227,57 @@ class SupervisorLoop:
 
     def _forget(self, name: str) -> None:
         del self._kept[name]
+        self._turns.forget(name)
         self._streams.forget(name)
+
+    def _abandon(self, kept: _Kept) -> None:
+        """Give a supervisor up of whose step only some parts are written."""
+        if kept.lease.supervisor in self._kept:
+            self._give_up(kept)
 
     def _give_up(self, kept: _Kept) -> None:
         """Have the supervisor taken over anew: memory and tables may differ."""
         self._given_up.append(kept.lease)
         self._forget(kept.lease.supervisor)
 
-    def _serve(self, node: Node, kept: _Kept, pulse: Pulse) -> None:
+    def _has_work(self, kept: _Kept, pulse: Pulse) -> bool:
+        """Note what the tables show; True if the supervisor wants a turn."""
         now = self._clock.now()
         if kept.parked_until is not None:
             if now >= kept.parked_until:
                 self._give_up(kept)
-            return
+            return False
         if pulse != kept.pulse or (kept.due is not None and now >= kept.due):
             kept.notices.put(Run())
         kept.pulse = pulse
+        return kept.unwritten is not None or len(kept.notices) > 0
+
+    def _give_turns(self, node: Node, ready: Mapping[str, int]) -> timedelta:
+        """Give turns until nobody has work, or the leases are to be renewed; return the rest."""
+        until = self._clock.monotonic() + self._config.interval.total_seconds()
+        self._turns.begin(ready)
+        notices = dict.fromkeys(ready, _MOST_NOTICES)
+        while (name := self._turns.take()) is not None:
+            kept = self._kept[name]
+            if kept.unwritten is None:
+                notices[name] -= 1
+            has_more = self._serve(node, kept)
+            if has_more and (kept.unwritten is not None or notices[name] > 0):
+                self._turns.again(name, ready[name])
+            if self._clock.monotonic() >= until and self._turns.are_awaited:
+                return timedelta()
+        return self._config.interval
+
+    def _serve(self, node: Node, kept: _Kept) -> bool:
+        """Give a supervisor its turn; True if it may need another one now."""
+        now = self._clock.now()
         try:
-            for _ in range(_MOST_NOTICES):
-                if kept.lease.supervisor not in self._kept or not self._handle(node, kept):
-                    break
+            if kept.unwritten is not None:
+                self._write_part(node, kept, kept.unwritten)
+                has_more = True
+            else:
+                has_more = self._handle(node, kept)
+            return has_more and kept.lease.supervisor in self._kept
         except LeaseLostError:
             log.warning("supervisor lost", extra={"supervisor": kept.lease.supervisor})
             self._forget(kept.lease.supervisor)
@@ -234,6 +285,9 @@ class SupervisorLoop:
             log.info(str(error), extra={"supervisor": kept.lease.supervisor})
             kept.notices.put(Run())
             self._note_failure(node, kept, error, now)
+            if kept.unwritten is not None and kept.unwritten.has_begun:
+                self._abandon(kept)
+            kept.unwritten = None
         except ServiceUnreachableError:
             self._give_up(kept)
             raise
@@ -241,7 +295,9 @@ class SupervisorLoop:
             # The others must not suffer for one. This one is kept from all masters for a while.
             log.exception("supervisor failed", extra={"supervisor": kept.lease.supervisor})
             kept.parked_until = now + self._config.parked
+            kept.unwritten = None
             self._note_failure(node, kept, error, now)
+        return False
 
     def _note_failure(self, node: Node, kept: _Kept, error: Exception, now: datetime) -> None:
         """Count a failed step; write the state and an alert once several have failed in a row."""
@@ -324,10 +380,7 @@ class SupervisorLoop:
         if isinstance(notice, Run):
             self._scale(kept, view, now)
         decisions = decide(view, notice, now=now)
-        self._carry_out(node, kept, rows, view, decisions, request=request, now=now)
-        if isinstance(notice, Run):
-            # Afterwards, since the run may have ended the conversation that a request waits for.
-            self._ask_checkpoints(kept, rows)
+        self._carry_out(node, kept, rows, view, decisions, notice=notice, request=request, now=now)
         return True
 
     def _understands(self, node: Node, kept: _Kept, rows: SupervisorRows) -> bool:
@@ -423,6 +476,7 @@ class SupervisorLoop:
         view: SupervisorView,
         decisions: tuple[Decision, ...],
         *,
+        notice: Notice,
         request: Request | None,
         now: datetime,
     ) -> None:
@@ -444,28 +498,50 @@ class SupervisorLoop:
         step = SupervisorStep(
             version=rows.version,
             stream=view.spec.io.topic,
-            changes=(
-                *changes_of(decisions, view, rows),
-                *(TellPeople(text=text) for text in (*[RECOVERED] * has_recovered, *alarms.texts)),
+            changes=tuple(
+                TellPeople(text=text) for text in (*[RECOVERED] * has_recovered, *alarms.texts)
             ),
             requests=() if request is None else (request.id,),
             closed=closed_tasks(rows, memory),
             standing=standing,
             ends=ends,
         )
-        if step.changes or step.requests or step.closed or step.standing or ends:
-            self._store.apply(node, kept.lease, step, now=now)
-        self._failing.pop(kept.lease.supervisor, None)
-        count_step(kept.memory, memory, decisions, rows, step)
-        kept.memory, kept.alarms = memory, alarms
-        moments = [each.at for each in decisions if isinstance(each, ScheduleRun)]
-        if kept.due is not None and kept.due > now:
-            moments.append(kept.due)
-        kept.due = min((*moments, now + view.spec.io.period))
-        if ends:
-            log.info("supervisor ended", extra={"supervisor": kept.lease.supervisor})
-            # One that was submitted anew at this moment is still this master's to take over.
-            self._give_up(kept)
+        changes = changes_of(decisions, view, rows)
+
+        def remember() -> None:
+            self._failing.pop(kept.lease.supervisor, None)
+            count_step(kept.memory, memory, decisions, rows, step)
+            kept.memory, kept.alarms = memory, alarms
+            moments = [each.at for each in decisions if isinstance(each, ScheduleRun)]
+            if kept.due is not None and kept.due > now:
+                moments.append(kept.due)
+            kept.due = min((*moments, now + view.spec.io.period))
+            if ends:
+                log.info("supervisor ended", extra={"supervisor": kept.lease.supervisor})
+                # One that was submitted anew at this moment is still this master's to take over.
+                self._give_up(kept)
+            elif isinstance(notice, Run):
+                # Now, since the run may have ended the conversation that a request waits for.
+                self._ask_checkpoints(kept, rows)
+
+        if changes or step.changes or step.requests or step.closed or step.standing or ends:
+            kept.unwritten = _Unwritten(
+                parts=deque(parts_of(step, changes, most=self._config.changes_at_once)),
+                now=now,
+                then=remember,
+            )
+            self._write_part(node, kept, kept.unwritten)
+        else:
+            remember()
+
+    def _write_part(self, node: Node, kept: _Kept, unwritten: _Unwritten) -> None:
+        """Write the next part of a step; remember the step after its last one."""
+        self._store.apply(node, kept.lease, unwritten.parts[0], now=unwritten.now)
+        unwritten.parts.popleft()
+        unwritten.has_begun = True
+        if not unwritten.parts:
+            kept.unwritten = None
+            unwritten.then()
 
 
 def notice_of(request: Request) -> Notice:

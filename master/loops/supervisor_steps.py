@@ -101,8 +101,8 @@ def closed_tasks(rows: SupervisorRows, memory: Memory) -> tuple[str, ...]:
 
 def changes_of(
     decisions: Iterable[Decision], view: SupervisorView, rows: SupervisorRows
-) -> tuple[Change, ...]:
-    """Return the changes of tables that decisions ask for, in their order."""
+) -> tuple[tuple[Change, ...], ...]:
+    """Return the changes of tables that each decision needs, in the order of the decisions."""
     return tuple(_Changes(view, rows).all_of(decisions))
 
 
@@ -114,9 +114,10 @@ class _Changes:
         self._rows = rows
         self._given = {name: task.request for name, task in view.tasks.items()}
 
-    def all_of(self, decisions: Iterable[Decision]) -> Iterable[Change]:
+    def all_of(self, decisions: Iterable[Decision]) -> Iterable[tuple[Change, ...]]:
         for decision in decisions:
-            yield from self._of(decision)
+            if changes := tuple(self._of(decision)):
+                yield changes
 
     def _of(self, decision: Decision) -> Iterable[Change]:
         match decision:
