@@ -3,9 +3,9 @@
 A thin shell around `master.supervisors.deciding.decide`. It loads the view, carries the decisions
 out in transactions that are fenced by lease and epoch, and keeps the memory until the next notice.
 A large step is written in parts, and supervisors get their turns by project: a turn handles one
-notice, or writes one part. A supervisor is given up if its master can't know whether a step was
-written, or if only some parts were: it is taken over with the next epoch and an empty memory. The
-loop asks no broker and waits for none: `Streams` does.
+notice, or writes one part. If a master can't know whether a step was written, or if only some parts
+were, it releases the supervisor, and the next epoch begins with an empty memory. The loop asks no
+broker and waits for none: `Streams` does.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class SupervisorLoop:
         return kept.unwritten is not None or len(kept.notices) > 0
 
     def _give_turns(self, node: Node, ready: Mapping[str, int]) -> timedelta:
-        """Give turns until nobody has work, or the leases are to be renewed; return the rest."""
+        """Give turns until no supervisor has work or a renewal is due; return the time to rest."""
         until = self._clock.monotonic() + self._config.interval.total_seconds()
         self._turns.begin(ready)
         notices = dict.fromkeys(ready, _MOST_NOTICES)

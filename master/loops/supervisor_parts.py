@@ -5,8 +5,8 @@ supervisor, and all other supervisors of the master, for minutes. The changes of
 together. A master that takes the supervisor over after some of the parts finds a state that it
 could also find after a smaller step: tasks that it gives to their groups, or ends.
 
-Whatever replaces or removes offsets, and the requests that asked for it, are in the last part. So a
-reset either has its effect or is still there for the next master.
+The last part replaces and removes offsets, and deletes the request for it. So a reset has its
+effect, or its request is still in the table for the next master.
 """
 
 from __future__ import annotations

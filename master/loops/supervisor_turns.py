@@ -29,7 +29,7 @@ class Turns:
     def begin(self, ready: Mapping[str, int]) -> None:
         """Have only these supervisors wait, each with its project.
 
-        The project whose last turn is longest ago is first, and so are the supervisors in it.
+        The project with the oldest last turn is first. The same order applies within a project.
         """
         queues: dict[int, deque[str]] = {}
         for name in sorted(ready, key=lambda each: (self._by_supervisor.get(each, 0), each)):

@@ -193,8 +193,8 @@ class SupervisorStep:
     """What follows from a notice, or a part of that: written whole or not at all, in order.
 
     `version`: that of the loaded rows. `requests` have been carried out; `closed` tasks have ended
-    and belong to no group. `ends`: nobody has to look after the supervisor any more. `goes_on`:
-    another part follows.
+    and belong to no group. `ends`: no master keeps the supervisor from now on. `goes_on`: another
+    part follows.
     """
 
     version: int

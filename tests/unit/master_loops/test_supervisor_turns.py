@@ -114,7 +114,7 @@ class Place:
                 self.loop.run_once()
 
     def live(self, name: str) -> list[int]:
-        """Return the groups of the tasks that nobody has told to end."""
+        """Return the groups of the tasks that have no order to end."""
         return sorted(
             row.assignment.group_id
             for row in self.tables.tasks
