@@ -190,7 +190,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorStep:
-    """What follows from a notice, or a part of that: written whole or not at all, in order.
+    """The consequences of a notice, or a part of them: written whole or not at all, in order.
 
     `version`: that of the loaded rows. `requests` have been carried out; `closed` tasks have ended
     and belong to no group. `ends`: no master keeps the supervisor from now on. `goes_on`: another
