@@ -126,7 +126,7 @@ class Place:
         return [len(step.changes) for each, step in self.store.steps if each == name]
 
 
-def test_x98_a_project_has_every_second_turn_beside_one_with_ten_thousand_changes() -> None:
+def test_x99_a_project_has_every_second_turn_beside_one_with_ten_thousand_changes() -> None:
     turns = Turns()
     turns.begin({"large": 1, "other": 1, "small": 2})
     taken = []
@@ -148,7 +148,7 @@ def test_turns_that_were_broken_off_go_on_with_the_project_that_has_waited_longe
     assert not turns.are_awaited
 
 
-def test_x98_a_step_with_many_tasks_is_written_in_parts_between_those_of_other_projects() -> None:
+def test_x99_a_step_with_many_tasks_is_written_in_parts_between_those_of_other_projects() -> None:
     place = Place()
     place.submit("aggressor", project=1, task_count=950)
     place.submit("healthy", project=2, task_count=1)
@@ -164,7 +164,7 @@ def test_x98_a_step_with_many_tasks_is_written_in_parts_between_those_of_other_p
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
-def test_x98_a_supervisor_that_is_given_up_between_two_parts_gets_each_task_once(
+def test_x99_a_supervisor_that_is_given_up_between_two_parts_gets_each_task_once(
     parts: int,
 ) -> None:
     place = Place()
