@@ -3,17 +3,21 @@
 A port is chosen below those that the kernel gives to connections. One of these could be taken by
 any connection that begins before the server listens, or while it is down for a restart; and a
 client that asks again and again for a server that is down could be connected to itself.
+
+The choice is random, so that no other account can foresee it and listen first. Another account can
+still take the port by chance. So a client that sends a secret first checks the account or the
+process of the server (`check_server`, `is_of`).
 """
 
 from __future__ import annotations
 
-import itertools
+import errno
 import os
 import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,61 +25,71 @@ from typing import Final
 
 from common.clock import SystemClock
 from common.errors import ConfigurationError
+from common.port_marks import PortMarks
 
 LOOPBACK: Final = "127.0.0.1"
 
 _OF_CONNECTIONS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _MAPPED: Final = "0000000000000000FFFF0000"
 """The prefix of an IPv4 address in the table of IPv6. Servers use IPv6 sockets for both."""
-_TABLES: Final = (
-    (Path("/proc/net/tcp"), "0100007F"),
-    (Path("/proc/net/tcp6"), f"{_MAPPED}0100007F"),
-)
-"""The tables of the kernel's sockets, with the loopback address as they write it."""
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_SOCKET: Final = "socket:["
 _LISTENS: Final = "0A"
 _LOWEST: Final = 20_000
 _HIGHEST: Final = 29_999
 """The next ones are those of Kubernetes' services."""
 _LAST: Final = 65_535
 _FEW: Final = 500
-_APART: Final = 64
-"""Processes that choose at the same time do so from different places, this far from each other."""
-_MARKS: Final = 32
-
 _OF_A_KILLED_ONE: Final = timedelta(seconds=2)
 _PROBE_SECONDS: Final = 0.01
 
 _clock = SystemClock()
-_turns = itertools.count()
-_marks: deque[socket.socket] = deque()
-"""Of the ports that this process was given last: no other chooses one before it can be opened."""
+_marks = PortMarks()
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """A port that is free now, none of these, and none that this process was given lately."""
-    candidates = _candidates(*_connections())
-    for _ in candidates:
-        port = candidates[(os.getpid() * _APART + next(_turns)) % len(candidates)]
-        if port not in taken and is_port_free(port) and _mark(port):
-            return port
+    """Return a port that is free, is not in `taken` and was not chosen lately.
+
+    A port that another process has marked is the second choice, and a port of connections the last.
+    Raises `ConfigurationError` without a free port.
+    """
+    marked = None
+    for port in _in_random_order(_candidates(*_connections())):
+        if port in taken or _marks.was_chosen(port) or not is_port_free(port):
+            continue
+        if _marks.mark(port):
+            return _chosen(port)
+        marked = port if marked is None else marked
+    return _chosen(_port_of_connections(taken) if marked is None else marked)
+
+
+def _chosen(port: int) -> int:
+    _marks.remember(port)
+    return port
+
+
+def _in_random_order(ports: range) -> Iterator[int]:
+    """Yield all ports, from a random one on."""
+    first = int.from_bytes(os.urandom(8)) % len(ports)
+    yield from ports[first:]
+    yield from ports[:first]
+
+
+def _port_of_connections(taken: Collection[int]) -> int:
+    """Return a free port from the range that the kernel gives to connections."""
+    with ExitStack() as probes:
+        for _ in range(_FEW):
+            probe = probes.enter_context(socket.socket())
+            try:
+                probe.bind((LOOPBACK, 0))
+            except OSError:
+                break
+            port = int(probe.getsockname()[1])
+            if port not in taken and not _marks.was_chosen(port):
+                return port
     raise ConfigurationError(
-        f"none of the ports {candidates[0]} to {candidates[-1]} is free: end some of the programs"
-        " that have them, or name ports outside of them"
+        "no port of this computer is free for a server: end some of the programs that listen"
     )
-
-
-def _mark(port: int) -> bool:
-    """Mark a port as chosen, by a name in the kernel; False if another process has done so."""
-    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        mark.bind(f"\0orcaflow-port-{port}")
-    except OSError:
-        mark.close()
-        return False
-    _marks.append(mark)
-    if len(_marks) > _MARKS:
-        _marks.popleft().close()
-    return True
 
 
 def is_port_free(port: int, host: str = LOOPBACK) -> bool:
@@ -113,59 +127,136 @@ def listener_of(port: int) -> Listener | None:
 
     None without a listener, or if the system has no table of sockets.
     """
-    found = {
-        is_loopback: listener
-        for address, is_loopback, listener in _listeners(port)
-        if is_loopback or not address.strip("0")
-    }
-    # The kernel prefers a listener of the address itself to one of all addresses.
-    return found.get(True, found.get(False))
+    return _listener_at(_as_written(socket.AF_INET, LOOPBACK), port)
 
 
 def listeners_at(port: int) -> list[Listener]:
     """Return the sockets that listen at a port of any address of this computer."""
-    return [listener for _, _, listener in _listeners(port)]
+    return [listener for _, found, listener in _listeners() if found == port]
+
+
+def is_of(listener: Listener, pid: int) -> bool:
+    """Return True if a listening socket belongs to a process of this account.
+
+    If the system does not show the descriptors of the process, the account decides.
+    """
+    return _is_among(listener, _inodes_of(pid))
+
+
+def ports_of(pid: int) -> set[int]:
+    """Return the ports at which a process of this account listens, at any address.
+
+    If the system does not show the descriptors of the process, these are the ports of the account.
+    """
+    inodes = _inodes_of(pid)
+    return {port for _, port, listener in _listeners() if _is_among(listener, inodes)}
+
+
+def check_server(connection: socket.socket, account: int, server: str) -> None:
+    """Check that the program at the other end of a connection has the account of the server.
+
+    Raises `ConnectionRefusedError`. `server` is the name of the expected program.
+    """
+    found = server_account(connection)
+    if found != account:
+        whose = "another account" if found is None else f"account number {found}"
+        raise ConnectionRefusedError(
+            errno.ECONNREFUSED,
+            f"the program at port {connection.getpeername()[1]} belongs to {whose}, and {server}"
+            f" to {account}",
+        )
 
 
 def server_account(connection: socket.socket) -> int | None:
-    """Return the account at the other end of an IPv4 connection within this computer.
+    """Return the account at the other end of a connection within this computer.
 
     None if the kernel's table does not show the other end, such as after it was closed. A program
     may listen, accept the connection and close its listener, so the listener alone proves nothing.
     """
-    server, client = _as_written(connection.getpeername()), _as_written(connection.getsockname())
-    ends = {(server, client), (_MAPPED + server, _MAPPED + client)}
-    for _, fields in _sockets():
-        if (fields[1], fields[2]) in ends:
+    family = connection.family
+    address, port = connection.getpeername()[:2]
+    server = _as_written(family, address)
+    own, own_port = connection.getsockname()[:2]
+    pairs = {
+        (f"{at}:{port:04X}", f"{of}:{own_port:04X}")
+        for at, of in zip(_forms(server), _forms(_as_written(family, own)), strict=True)
+    }
+    for fields in _sockets():
+        if (fields[1], fields[2]) in pairs:
+            if int(fields[9]) != 0:
+                return int(fields[7])
             # Without an inode no program has accepted it yet, so the listener still has it.
-            is_accepted = int(fields[9]) != 0
-            return int(fields[7]) if is_accepted else listener_account(int(server[-4:], 16))
+            listener = _listener_at(server, port)
+            return None if listener is None else listener.uid
     return None
 
 
-def _as_written(address: tuple[str, int]) -> str:
-    """Return an IPv4 address and a port as the kernel writes them."""
-    host, port = address
-    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+def _as_written(family: int, address: str) -> str:
+    """Return an address as the kernel writes it in its tables."""
+    packed = socket.inet_pton(family, address)
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
-def _listeners(port: int) -> Iterator[tuple[str, bool, Listener]]:
-    """Yield listeners with their address as the kernel writes it, and True for the loopback."""
-    for loopback, fields in _sockets():
-        address, _, number = fields[1].partition(":")
-        if fields[3] == _LISTENS and int(number, 16) == port:
-            listener = Listener(uid=int(fields[7]), inode=int(fields[9]))
-            yield address, address == loopback, listener
+def _forms(address: str) -> tuple[str, ...]:
+    """Return the spellings of an address in the tables: an IPv4 address can be in both."""
+    return (address,) if len(address) > len(_MAPPED) else (address, _MAPPED + address)
 
 
-def _sockets() -> Iterator[tuple[str, list[str]]]:
-    """Yield the fields of each socket, and the loopback address as its table writes it."""
-    for table, loopback in _TABLES:
+def _listener_at(address: str, port: int) -> Listener | None:
+    """Return the listener that the kernel chooses for a connection to an address."""
+    forms = _forms(address)
+    for_all: Listener | None = None
+    for at, found, listener in _listeners():
+        if found == port and at in forms:
+            return listener
+        # The kernel prefers a listener of the address itself to one of all addresses.
+        if found == port and not at.strip("0") and for_all is None:
+            for_all = listener
+    return for_all
+
+
+def _is_among(listener: Listener, inodes: Collection[int] | None) -> bool:
+    return listener.uid == os.geteuid() if inodes is None else listener.inode in inodes
+
+
+def _inodes_of(pid: int) -> set[int] | None:
+    """Return the inodes of a process's sockets; None if the system does not show them."""
+    found = set()
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except PermissionError:
+        return None
+    except FileNotFoundError:
+        return set()  # It has ended.
+    for name in names:
+        try:
+            # A Spark server has hundreds, and `Path` takes longer than the kernel.
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+        except FileNotFoundError:
+            continue
+        if target.startswith(_SOCKET):
+            found.add(int(target[len(_SOCKET) : -1]))
+    return found
+
+
+def _listeners() -> Iterator[tuple[str, int, Listener]]:
+    """Yield the address as the kernel writes it, the port and the socket of each listener."""
+    for fields in _sockets():
+        if fields[3] == _LISTENS:
+            address, _, number = fields[1].partition(":")
+            yield address, int(number, 16), Listener(uid=int(fields[7]), inode=int(fields[9]))
+
+
+def _sockets() -> Iterator[list[str]]:
+    """Yield the fields of each socket."""
+    for table in _TABLES:
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
+        except (FileNotFoundError, PermissionError):
             continue
-        yield from ((loopback, line.split()) for line in lines)
+        yield from (line.split() for line in lines)
 
 
 def is_left_free(

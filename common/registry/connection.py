@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import select
@@ -13,7 +12,7 @@ from typing import Any
 from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from common.ports import server_account
+from common.ports import check_server
 from common.registry.config import RegistryTls
 
 log = logging.getLogger(__name__)
@@ -47,16 +46,11 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         """Close a connection to a program that has taken the port of the embedded server."""
         if self._account is None:
             return
-        port = connection.getpeername()[1]
-        found = server_account(connection)
-        if found != self._account:
+        try:
+            check_server(connection, self._account, "the embedded ZooKeeper")
+        except OSError:
             connection.close()
-            whose = "another account" if found is None else f"account number {found}"
-            raise ConnectionRefusedError(
-                errno.ECONNREFUSED,
-                f"the program at port {port} belongs to {whose}, and the embedded"
-                f" ZooKeeper to {self._account}",
-            )
+            raise
 
     def dispatch_callback(self, callback: Any) -> None:
         try:

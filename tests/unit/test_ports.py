@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from common import ports
+from common.port_marks import PortMarks
 from common.ports import LOOPBACK, free_port, is_left_free, is_port_free
 
 
@@ -25,16 +25,15 @@ def test_a_port_is_not_given_twice_though_nobody_listens_at_it_yet() -> None:
 
 
 def test_a_port_that_somebody_has_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_turns", itertools.count())
     with socket.socket() as held:
         # As servers do it: connections of a former one may still be passing away.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((ports.LOOPBACK, port := free_port()))
         held.listen()
         assert not is_port_free(port)
-        monkeypatch.setattr(ports, "_turns", itertools.count())
+        monkeypatch.setattr(ports, "_in_random_order", lambda _: range(port, port + 3))
+        monkeypatch.setattr(ports, "_marks", PortMarks())
         another = free_port()
-        monkeypatch.setattr(ports, "_turns", itertools.count())
         assert port != another != free_port([another])
 
 
@@ -46,9 +45,9 @@ def test_a_port_that_another_process_has_chosen_and_not_opened_is_passed_over() 
         assert other.stdout is not None
         port = int(other.stdout.readline())
         assert is_port_free(port)
-        assert not ports._mark(port)
+        assert not ports._marks.mark(port)
         other.kill()
-    assert ports._mark(port)
+    assert ports._marks.mark(port)
 
 
 @pytest.mark.parametrize(
