@@ -49,7 +49,7 @@ def holder(port: int) -> str:
     # A process can change its environment, so the run is only a hint.
     task = _task(pid)
     of_run = "" if task is None else f", by its environment of task run {task}"
-    return f" (process {pid} of account {_account(_uid(pid))}{of_run}: `kill {pid}` ends it)"
+    return f" (process {pid} of account {account_name(_uid(pid))}{of_run}: `kill {pid}` ends it)"
 
 
 def processes_at(port: int) -> list[int]:
@@ -81,23 +81,24 @@ def hidden_accounts(port: int) -> set[int]:
     return {each.uid for each in sockets_at(port) if _process(each) is None}
 
 
-def _hidden(uid: int) -> str:
-    account = _account(uid)
-    if os.geteuid() != 0:
-        return f"a program of account {account}"
-    return (
-        f"a program of account {account} that hides its socket: end the programs of {account}, one"
-        " by one"
-    )
-
-
-def _account(uid: int | None) -> str:
+def account_name(uid: int | None) -> str:
+    """Return the name of an account, or its number if it has none."""
     if uid is None:
         return "unknown"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _hidden(uid: int) -> str:
+    account = account_name(uid)
+    if os.geteuid() != 0:
+        return f"a program of account {account}"
+    return (
+        f"a program of account {account} that hides its socket: end the programs of {account}, one"
+        " by one"
+    )
 
 
 def _process(listener: Listener) -> int | None:

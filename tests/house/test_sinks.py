@@ -65,7 +65,6 @@ REVIEWED = {
     ("worker/runners/database.py", "make_url"): _DATA_SOURCE,
     ("worker/runners/http.py", "httpx.Client"): "checked by common.destinations at each hop",
     ("worker/spark/managers/rest.py", "httpx.Client"): "managers named in the settings",
-    ("worker/spark/jvm/cds_training.py", "urlopen"): "a page of a process that it has started",
     ("api/oidc/provider.py", "httpx.AsyncClient"): "the provider named in the settings",
 }
 

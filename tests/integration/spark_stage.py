@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.spark_scene import PATIENCE_SECONDS, scenes
-from worker.spark.host.connect_server import ServerPlan
+from worker.spark.host.connect_server import Door, ServerPlan
 from worker.spark.host.forks import Forks, Watch
 from worker.spark.host.pool import ServerState
 from worker.spark.host.proxy_protocol import Link, Request
@@ -30,10 +30,16 @@ from worker.spark.jvm.java_command import Command
 
 _LISTEN = """
 import os, signal, socket, struct, sys
-door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+door, page = map(int, sys.argv[1:])
+doors = [socket.create_server(("127.0.0.1", door))]
+while len(doors) < 2:
+    try:
+        doors.append(socket.create_server(("127.0.0.1", page)))
+    except OSError:
+        page += 1  # As Spark does it.
 path = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
 with open(path + ".new", "wb") as file:
-    file.write(struct.pack("!ii", int(sys.argv[1]), 6) + b"secret")
+    file.write(struct.pack("!ii", door, 6) + b"secret")
 os.rename(path + ".new", path)
 signal.pause()
 """
@@ -70,12 +76,12 @@ class Stage:
         self.died: list[tuple[Died, bool]] = []
         """Each with a flag: true if its files existed by then."""
         logging.getLogger("orcaflow").addHandler(_Errors(self.errors))
-        self._directory = directory
+        self.directory = directory
         watch = Watch()
         self.forks = Forks(watch, clock=lambda: self.now)
         self.servers = Servers(
             directory,
-            command=_mute,
+            command=self._command,
             environment=os.environ,
             proxy=("/bin/true",),
             watch=watch,
@@ -91,25 +97,20 @@ class Stage:
             clock=lambda: self.now,
         )
         self._watch = watch
+        self.before_start: Callable[[int, int], None] = lambda _port, _page: None
+        """Called with the ports of a server that is about to start."""
+
+    def start(self) -> Server:
+        """Start a server."""
+        self.servers.start(a_plan())
+        return self.servers[self.servers.seen()[-1].key]
 
     def server(self) -> Server:
         """Start a server and mark it ready."""
-        plan = ServerPlan(
-            profile="default",
-            revision="1",
-            master="local[2]",
-            conf={},
-            jars="",
-            packages="",
-            driver_memory="1g",
-            python=sys.executable,
-            start_timeout=60,
-        )
-        self.servers.start(plan)
-        server = self.servers[self.servers.seen()[-1].key]
+        server = self.start()
         server.state = ServerState.READY
         server.look_at = self.now + 3_600
-        self.until(server.process.listens)
+        self.until(lambda: server.process.listens() and server.process.door() is Door.OWN)
         return server
 
     def task(self) -> Asked:
@@ -152,6 +153,12 @@ class Stage:
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
+    def _command(
+        self, conf: Mapping[str, str], directory: Path, environment: Mapping[str, str]
+    ) -> Command:
+        self.before_start(*ports_in(conf))
+        return mute(conf, directory, environment)
+
     def _ended(self, died: Died) -> None:
         self.died.append((died, died.server.process.directory.exists()))
         self.tasks.server_died(died)
@@ -166,7 +173,26 @@ class _Errors(logging.Handler):
         self._found.append(self.format(record))
 
 
-def _mute(conf: Mapping[str, str], _directory: Path, environment: Mapping[str, str]) -> Command:
-    port = conf["spark.connect.grpc.binding.port"]
-    argv = (sys.executable, "-I", "-c", _LISTEN, port)
+def a_plan() -> ServerPlan:
+    return ServerPlan(
+        profile="default",
+        revision="1",
+        master="local[2]",
+        conf={},
+        jars="",
+        packages="",
+        driver_memory="1g",
+        python=sys.executable,
+        start_timeout=60,
+    )
+
+
+def ports_in(conf: Mapping[str, str]) -> tuple[int, int]:
+    """Return the ports of a server and of its page."""
+    return int(conf["spark.connect.grpc.binding.port"]), int(conf["spark.ui.port"])
+
+
+def mute(conf: Mapping[str, str], _directory: Path, environment: Mapping[str, str]) -> Command:
+    """Return the command of a server that never responds."""
+    argv = (sys.executable, "-I", "-S", "-c", _LISTEN, *map(str, ports_in(conf)))
     return Command(argv=argv, environment=environment, archive=None)

@@ -54,7 +54,7 @@ def test_a_process_keeps_its_last_marks_alone(tmp_path: Path) -> None:
         assert [marks.mark(port) for port in (20_007, 20_008)] == [True, False]
 
 
-def test_x99_no_account_sees_which_port_is_marked(tmp_path: Path) -> None:
+def test_x101_no_account_sees_which_port_is_marked(tmp_path: Path) -> None:
     marks, port = PortMarks(tmp_path), 20_123
     before = Path("/proc/net/unix").read_text()
     assert marks.mark(port)
@@ -70,7 +70,9 @@ def test_x99_no_account_sees_which_port_is_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", ["link", "open", "folder"])
-def test_x99_a_file_that_somebody_else_may_have_made_is_not_used(tmp_path: Path, made: str) -> None:
+def test_x101_a_file_that_somebody_else_may_have_made_is_not_used(
+    tmp_path: Path, made: str
+) -> None:
     file = tmp_path / f"orcaflow-ports-{os.geteuid()}"
     if made == "link":
         (tmp_path / "target").touch(mode=0o600)
@@ -86,7 +88,7 @@ def test_x99_a_file_that_somebody_else_may_have_made_is_not_used(tmp_path: Path,
         assert file.read_bytes() == b""
 
 
-def test_x99_marks_of_all_ports_stop_no_choice(
+def test_x101_marks_of_all_ports_stop_no_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class AllTaken(PortMarks):
@@ -99,7 +101,7 @@ def test_x99_marks_of_all_ports_stop_no_choice(
     assert given <= set(ports._candidates(*ports._connections()))
 
 
-def test_x99_programs_at_all_ports_to_choose_from_stop_no_choice(
+def test_x101_programs_at_all_ports_to_choose_from_stop_no_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ports, "is_port_free", lambda _port: False)

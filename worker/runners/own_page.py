@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from common.ports import check_server
 from worker.spark.jvm.doors import headers
 from worker.spark.managers.base import Ask, ManagerError, ManagerUnreachableError
 from worker.spark.managers.driver_page import about, application_ids
@@ -66,7 +67,13 @@ class OwnPage:
 
     def _asking(self, port: int) -> Ask:
         address = f"http://127.0.0.1:{port}"
-        rest = Rest([address], limits=PAGE, headers=lambda: headers(self._token()))
+        rest = Rest(
+            [address],
+            limits=PAGE,
+            headers=lambda: headers(self._token()),
+            # The driver may have ended its session, and another account may listen there now.
+            check=lambda made: check_server(made, os.geteuid(), "the driver's page"),
+        )
         return lambda path, params: rest.json(f"/api/v1/{path}", params)
 
 

@@ -7,6 +7,10 @@ Connect. A probe creates its context.
 Runs in the Spark host. The server listens to this computer alone and requires a token. The token
 and other secrets are handed over in its environment, which no list of processes shows. When there
 should be a server is decided in `worker/spark/host/pool.py`.
+
+Another account may listen at a port before the server does. So no token is sent to a port until the
+server's own process is proved to listen there (`ConnectServer.door`). The process keeps the port
+until its end, after which its tokens are of no use. The JVM itself writes the port of its gateway.
 """
 
 from __future__ import annotations
@@ -22,10 +26,12 @@ import struct
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from common.ports import free_port
+from common.port_holders import account_name
+from common.ports import free_port, is_of, listener_of, ports_of
 from worker.spark.host.forking import end_with_parent
 from worker.spark.jvm import doors, python_sockets
 from worker.spark.jvm.java_command import Command
@@ -102,6 +108,19 @@ _PAGES_CONF = {
 }
 
 
+class Door(Enum):
+    """The program that listens at a server's port."""
+
+    CLOSED = "closed"
+    """None, or the server itself while its pages are not open yet."""
+    OWN = "own"
+    TAKEN = "taken"
+
+
+class NotOwnPortError(Exception):
+    """The server's own process does not listen at its port."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPlan:
     """The plan of a profile's servers."""
@@ -155,6 +174,7 @@ class ConnectServer:
         self.application_id = ""
         self.gateway: tuple[int, str] | None = None
         """The port and the secret of its gateway, once the JVM has written them."""
+        self._has_page = False
         self.log = directory / "server.log"
         # Called by another name for each session, which tells whose UDFs a Python is for.
         self._python = directory / PYTHON
@@ -223,6 +243,37 @@ class ConnectServer:
                 self.gateway = _read_gateway(path.read_bytes())
                 path.unlink()
         return self.gateway is not None
+
+    def door(self) -> Door:
+        """Return the program at the port. A token may be sent only if it is the server itself.
+
+        Raises `OSError` if that can't be found out now.
+        """
+        listener = listener_of(self.port)
+        if listener is None:
+            return Door.CLOSED
+        if not is_of(listener, self.process.pid):
+            return Door.TAKEN
+        return Door.OWN if self._has_page or self._find_page() else Door.CLOSED
+
+    def check_door(self) -> None:
+        """Check that a token may be sent to the port. Raises `NotOwnPortError` or `OSError`."""
+        if self.door() is not Door.OWN:
+            raise NotOwnPortError(f"its process does not listen at its port {self.port}")
+
+    def taker(self) -> str:
+        """Return the account whose program listens at the port."""
+        listener = listener_of(self.port)
+        return "an account that has left it" if listener is None else account_name(listener.uid)
+
+    def _find_page(self) -> bool:
+        """Take the port of its pages from its own sockets: Spark passes over a port in use."""
+        later = [each for each in ports_of(self.process.pid) if each >= self.ui_port]
+        page = min((each for each in later if each != self.port), default=None)
+        if page is None:
+            return False
+        self.ui_port, self._has_page = page, True
+        return True
 
     def memory_bytes(self) -> int:
         """Return its memory in use, 0 if it is gone."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from common.errors import ConfigurationError
 from worker.processes.attempt_processes import MARKER
 from worker.spark.host import pool
 from worker.spark.host.connect_server import PYTHON, MakeCommand, ServerPlan
@@ -42,6 +43,8 @@ _LONG_REST = 5.0
 _FAILING_SECONDS = 60.0
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 _SHORTAGE_REST = 0.05
+_MOST_LOST_PORTS = 5
+"""Starts in a row that may fail because another program has the server's port."""
 _LONGEST_SAID = 900
 _SIGNALS = frozenset(signal.valid_signals())
 
@@ -95,6 +98,8 @@ class Host:
         self._limits: dict[str, Limits] = {}
         self._failing: dict[str, float] = {}
         """Profiles whose server could not start, and when to try that unasked again."""
+        self._lost_ports: dict[str, int] = {}
+        """Per profile, the starts in a row that lost their port to another program."""
         self._is_ending = False
 
     # The loop.
@@ -306,12 +311,13 @@ class Host:
     def _start_server(self, profile: str) -> None:
         try:
             self._servers.start(self._plans[profile])
-        except (OSError, NoSparkError) as error:
+        except (OSError, NoSparkError, ConfigurationError) as error:
             why = f"the Spark server of profile {profile} could not be started: {error}"
             self._has_no_server(profile, why, "")
 
     def _server_is_ready(self, server: Server) -> None:
         self._failing.pop(server.profile, None)
+        self._lost_ports.pop(server.profile, None)
         if not any(task.profile == server.profile for task in self._tasks.waiting()):
             place, further = server.place(), server.place()
             self._forks.probe(lambda: b"%d" % warm.warm_up(place, further), lambda _: None)
@@ -320,11 +326,19 @@ class Host:
         profile = died.server.profile
         self._pythons.end(died.server.sessions)
         self._tasks.server_died(died)
+        if died.lost_port and self._may_lose_another_port(profile):
+            return  # The next decision starts another one, with another port.
         # One that was stopped on purpose while it started says nothing of the next.
-        if not died.was_ready and (died.server.refused or died.server.stopping_since is None):
+        gave_up = died.lost_port or died.server.refused
+        if not died.was_ready and (gave_up or died.server.stopping_since is None):
             why = f"{died.how}: {died.cause}" if died.cause else died.how
             text = f"the Spark server of profile {profile} did not start ({why})"
             self._has_no_server(profile, text, died.last_words)
+
+    def _may_lose_another_port(self, profile: str) -> bool:
+        lost = self._lost_ports.get(profile, 0) + 1
+        self._lost_ports[profile] = lost % _MOST_LOST_PORTS
+        return lost < _MOST_LOST_PORTS
 
     def _has_no_server(self, profile: str, why: str, words: str) -> None:
         """Tell all who wait for a server of this profile; whoever comes next tries again.

@@ -19,6 +19,7 @@ from worker.spark.diagnosis.failures import explain
 from worker.spark.host.connect_server import (
     OUT_OF_MEMORY,
     ConnectServer,
+    Door,
     MakeCommand,
     ServerPlan,
     main_cause,
@@ -38,6 +39,7 @@ _STOP_SECONDS = 10.0
 _REMOVAL_SECONDS = 600.0
 _SILENT_BEFORE_KILL = 3
 _REFUSALS_BEFORE_STOP = 3
+_IN_USE = "Address already in use"
 
 
 def _new_id() -> str:
@@ -67,6 +69,8 @@ class Server:
     """The cause for which it never became ready, if that is known."""
     is_explained: bool = False
     """`refused` is Spark's own cause; its log would repeat it."""
+    lost_port: str = ""
+    """The account that took its port, before it could listen there."""
     refusals: int = 0
     """The number of times that it has refused while starting."""
 
@@ -106,6 +110,8 @@ class Died:
     cause: str
     """The one line of its last words that says most."""
     last_words: str
+    lost_port: bool
+    """True if another program had its port, so that another start with another port may do."""
 
 
 class Servers:
@@ -250,12 +256,34 @@ class Servers:
                     f"no answer within {plan.start_timeout:g} seconds; its master is {plan.master}"
                 )
                 self.stop(server.key, server.refused, now=True)
-            elif (
-                not server.is_asked
-                and now >= server.look_at
-                and (server.state is not ServerState.STARTING or server.process.listens())
-            ):
-                self._ask(server)
+            elif not server.is_asked and now >= server.look_at:
+                self._approach(server)
+
+    def _approach(self, server: Server) -> None:
+        """Start a probe of a server, unless another program listens at its port."""
+        is_starting = server.state is ServerState.STARTING
+        door = self._door(server)
+        if door is None:
+            return
+        if is_starting and door is Door.TAKEN:
+            self._lose_port(server)
+        elif door is Door.OWN or (is_starting and server.process.listens()):
+            self._ask(server)
+        elif not is_starting:
+            self._answered(server, {})
+
+    def _door(self, server: Server) -> Door | None:
+        """Return the program at a server's port; None if this host lacks files to find it out."""
+        try:
+            return server.process.door()
+        except OSError:
+            # The server is not to blame.
+            server.look_at = self._clock() + _RETRY_SECONDS
+            return None
+
+    def _lose_port(self, server: Server) -> None:
+        server.lost_port = server.process.taker()
+        self.stop(server.key, _lost(server), now=True)
 
     def _ask(self, server: Server) -> None:
         place = server.place()
@@ -263,7 +291,7 @@ class Servers:
 
         def work() -> bytes:
             try:
-                said = {"application_id": warm.greet(place)}
+                said = {"application_id": warm.greet(place, server.process.check_door)}
             except NoContextError as error:
                 said = {"failed": str(error)}
             except Exception as error:  # noqa: BLE001  # It is told to those who wait.
@@ -281,6 +309,14 @@ class Servers:
         if server.stopping_since is not None or self._servers.get(server.key) is not server:
             return  # It is ending, or gone.
         now = self._clock()
+        if server.state is ServerState.STARTING:
+            door = self._door(server)
+            if door is Door.TAKEN:
+                self._lose_port(server)
+                return
+            if "application_id" in said and door is not Door.OWN:
+                server.look_at = now + _RETRY_SECONDS
+                return
         if "application_id" not in said:
             server.look_at = now + _RETRY_SECONDS
             server.prototype = _new_id()  # The former one may be the cause.
@@ -325,14 +361,21 @@ class Servers:
         failure, how = "SERVER_LOST", f"exit code {code}" if code >= 0 else f"signal {-code}"
         if code == OUT_OF_MEMORY:
             failure, how = "OUT_OF_MEMORY", "its Java heap was full; raise driver_memory"
+        was_ready = bool(process.application_id)
         words = process.last_words()
+        if not (was_ready or server.lost_port) and _IN_USE in f"{server.refused}\n{words}":
+            server.lost_port = process.taker()
+        if server.lost_port:
+            how = _lost(server)
+            log.warning("a server lost its port", extra={"server": server.key, "why": how})
         died = Died(
             server=server,
-            was_ready=bool(process.application_id),
+            was_ready=was_ready,
             failure=failure,
-            how=server.refused or how,
+            how=how if server.lost_port else server.refused or how,
             cause="" if server.is_explained else main_cause(words),
             last_words=words,
+            lost_port=bool(server.lost_port),
         )
         self._ended(died)
         self._remove(process.directory)
@@ -346,3 +389,7 @@ class Servers:
 
         if not self._forks.probe(work, lambda _: None, within=_REMOVAL_SECONDS):
             work()
+
+
+def _lost(server: Server) -> str:
+    return f"its port {server.process.port} was taken by a program of {server.lost_port}"

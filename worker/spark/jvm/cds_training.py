@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from common.own_http import OPENER
 from worker.spark.jvm import doors, gateway, java_command
 from worker.spark.jvm.cds_archive import Archive
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # A name, and no token.
+_PORT = "ORCAFLOW_TRAINING_PORT"
 _ROOT = str(Path(__file__).resolve().parents[3])
 _CONNECT_SECONDS = 120
 _HTTP_SECONDS = 20
@@ -81,8 +83,6 @@ def run(home: str, java: str, wanted: Archive, *, log: Path | None) -> None:
     """Have a JVM write this archive when it ends. Raises what starting it raises."""
     # Where PySpark looks for it in this very process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # All that is asked is here, and no proxy could ask it.
-    os.environ["no_proxy"] = "127.0.0.1,localhost"
     with tempfile.TemporaryDirectory(prefix="orcaflow-archive-") as directory:
         token = secrets.token_urlsafe(24)
         key = secrets.token_bytes(32) if doors.can_guard_pages(home) else b""
@@ -149,7 +149,8 @@ def _train(
                 env={
                     **os.environ,
                     "PYTHONPATH": _ROOT,
-                    "SPARK_REMOTE": f"sc://localhost:{port}/;token={token}",
+                    _PORT: str(port),
+                    _TOKEN: token,
                 },
                 stdout=log,
                 stderr=log,
@@ -162,7 +163,7 @@ def _train(
         request = urllib.request.Request(  # noqa: S310
             f"{context.uiWebUrl}{page.format(id=context.applicationId)}", headers=dict(headers)
         )
-        _try(log, page, lambda at=request: urllib.request.urlopen(at, timeout=_HTTP_SECONDS).read())  # type: ignore[misc]  # noqa: S310
+        _try(log, page, lambda at=request: OPENER.open(at, timeout=_HTTP_SECONDS).read())  # type: ignore[misc]
     spark.stop()
 
 
@@ -247,10 +248,15 @@ def _use(spark: Any, directory: Path) -> None:
 
 
 def main() -> None:
-    """Use the Connect server that SPARK_REMOTE names."""
-    from pyspark.sql import SparkSession
+    """Use the Connect server at the port that a variable names."""
+    # So that pyspark.sql's functions and types are those of such a session.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.sql.connect.session import SparkSession
 
-    spark = SparkSession.builder.getOrCreate()
+    from worker.spark.jvm.connect_channel import LoopbackChannel
+
+    channel = LoopbackChannel(int(os.environ[_PORT]), f"token={os.environ[_TOKEN]}")
+    spark = SparkSession.builder.channelBuilder(channel).create()
     _use(spark, Path(sys.argv[1]))
     spark.stop()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 _MADE: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
@@ -19,9 +19,11 @@ _MADE: Final = frozenset({"connection.connect_tcp.complete", "connection.start_t
 class Line:
     """To one address, over which one request goes at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[socket.socket], None] | None = None) -> None:
+        """`check` raises `OSError` if nothing may be sent over a new connection."""
         self.was_cut = False
         """True if the last request took too long."""
+        self._check = check
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
@@ -29,7 +31,15 @@ class Line:
         """Note an event of the HTTP client's connection; this is its `trace` extension."""
         if event in _MADE:
             with self._lock:
-                self._socket = about["return_value"].get_extra_info("socket")
+                made = about["return_value"]
+                self._socket = made.get_extra_info("socket")
+                if self._check is not None:
+                    try:
+                        self._check(self._socket)
+                    except OSError:
+                        self._socket = None
+                        made.close()
+                        raise
                 if self.was_cut:
                     self._shut_down()
 

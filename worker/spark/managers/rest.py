@@ -9,6 +9,7 @@ slow, too long or of the wrong kind is an error. Errors repeat only the host of 
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -100,14 +101,18 @@ class Rest:
         limits: Limits = PATIENT,
         headers: Callable[[], Mapping[str, str]] = dict,
         ca_file: str = "",
+        check: Callable[[socket.socket], None] | None = None,
     ) -> None:
-        """`headers` is asked before each request; `ca_file` replaces the system's certificates."""
+        """`headers` is asked before each request; `ca_file` replaces the system's certificates.
+
+        `check` raises `OSError` for a new connection over which nothing may be sent.
+        """
         self._bases = list(bases)
         self._limits = limits
         self._headers = headers
         self._ca_file = ca_file
         self._made: httpx.Client | None = None
-        self._lines: defaultdict[str, Line] = defaultdict(Line)
+        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(check))
 
     def json(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Read JSON; tried again after a pause if nobody answers. What isn't there is no answer."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from common.own_http import OPENER
 from worker.spark.progress.facts_file import FactsFile
 from worker.spark.progress.meter import Meter
 from worker.spark.progress.tally import Tally
@@ -31,8 +32,6 @@ _MOST_OF_A_CORE = 0.02
 """So much of the time may go into asking; the more there is to ask, the rarer it is."""
 _LONGEST_REST_SECONDS = 5.0
 _HTTP_SECONDS = 5.0
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Without the proxies of the task's environment: no other computer is asked."""
 
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -126,7 +125,7 @@ class ServerProgress:
     def _get(self, path: str) -> list[dict[str, Any]]:
         # An address that the host has made, on this computer.
         request = urllib.request.Request(f"{self._api}/{path}", headers=self._headers)  # noqa: S310
-        with _OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
+        with OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 

@@ -22,7 +22,9 @@ from urllib.parse import quote, urlencode
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.proto.base_pb2 import GetStatusResponse
 
+from common.own_http import OPENER
 from worker.spark.jvm import doors
+from worker.spark.jvm.connect_channel import LoopbackChannel
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -31,9 +33,6 @@ USER = "orcaflow"
 _STATES = GetStatusResponse.OperationStatus.OperationState
 _HTTP_SECONDS = 5.0
 _OVER = frozenset((_STATES.OPERATION_STATE_SUCCEEDED, _STATES.OPERATION_STATE_FAILED))
-# No server is asked by way of another computer, whatever the environment says of proxies.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_WITHOUT_PROXY = ("grpc.enable_http_proxy", 0)
 _THREAD = "SparkConnectExecuteThread_opId="
 _CLOSE_SECONDS = 12.0
 _PATIENCE_SECONDS = 1.0
@@ -74,13 +73,9 @@ class Place:
         return replace(self, session_id=session_id)
 
     @property
-    def remote(self) -> str:
-        """As a builder of channels takes it; it holds the token."""
-        # Only this spelling of the host does without TLS, and the server listens to nobody else.
-        return (
-            f"sc://localhost:{self.port}/;user_id={USER};session_id={self.session_id}"
-            f";token={quote(self.token)}"
-        )
+    def parameters(self) -> str:
+        """The parameters of a connection string, with the token among them."""
+        return f"user_id={USER};session_id={self.session_id};token={quote(self.token)}"
 
 
 def tag_of(session_id: str) -> str:
@@ -90,12 +85,11 @@ def tag_of(session_id: str) -> str:
 
 def open_session(place: Place) -> SparkSession:
     """The session at a place. It is this process's own from now on."""
-    from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Session
 
     # So that pyspark.sql's functions and types are those of such a session.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    builder = DefaultChannelBuilder(place.remote, channelOptions=[_WITHOUT_PROXY])
+    builder = LoopbackChannel(place.port, place.parameters)
     session: SparkSession = Session.builder.channelBuilder(builder).create()
     # The server is on this very computer: no connection is lost that could be taken up again.
     session.client.disable_reattachable_execute()
@@ -245,6 +239,6 @@ def _ask_page(place: Place, path: str, form: bytes | None = None) -> bytes:
     request = urllib.request.Request(  # noqa: S310  # An address that the host has made.
         f"{place.ui_link}{path}", form, dict(doors.headers(place.page_token))
     )
-    with _OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
+    with OPENER.open(request, timeout=_HTTP_SECONDS) as answer:
         content: bytes = answer.read()
         return content

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import CodeType
@@ -118,13 +119,15 @@ def _do_by_connect(place: Place, job: Job, code: CodeType | None, *, closed: int
         own.close()
 
 
-def greet(place: Place) -> str:
+def greet(place: Place, check: Callable[[], None]) -> str:
     """See that a server answers, by its prototype if it has one; the id of its application.
 
     A server that has just started gets its context first. Raises `NoContextError` if it can't.
+    `check` raises an error if the token of Connect may not be sent to the server's port.
     """
     if not place.application_id:
         shared_driver.start_context(place)
+    check()
     spark = open_session(place.beside(place.prototype) if place.prototype else place)
     try:
         if place.prototype:
