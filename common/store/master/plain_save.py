@@ -243,7 +243,8 @@ def hint(made: Any, run: Any) -> ColumnElement[Any]:
     return case((cast(bindparam("hint_channel"), Text).is_not(None), cast(told, Text)))
 
 
-def _number_of(rows: CTE) -> ColumnElement[int]:
+def number_of(rows: CTE) -> ColumnElement[int]:
+    """Count the rows of a part of a statement."""
     return select(func.count()).select_from(rows).scalar_subquery()
 
 
@@ -255,17 +256,17 @@ def _any_of(of_row: ColumnElement[bool]) -> ColumnElement[bool]:
 def _statement(*, ends_runs: bool, begins_attempts: bool) -> FixedStatement:
     """Return the statement of a save with these parts.
 
-    A part costs the server time even if it has no rows: the executor opens each index of its table.
+    Even a part without rows takes time, because the executor opens each index of its table.
     """
-    are_changed = [_number_of(_SETTLED) == select(func.sum(_OWNED.c.ends)).scalar_subquery()]
+    are_changed = [number_of(_SETTLED) == select(func.sum(_OWNED.c.ends)).scalar_subquery()]
     others_may_wait: ColumnElement[Any] = false()
     if ends_runs:
         are_changed.append(
-            _number_of(_OVER) == select(func.count(_OWNED.c.over_at)).scalar_subquery()
+            number_of(_OVER) == select(func.count(_OWNED.c.over_at)).scalar_subquery()
         )
         others_may_wait = _any_of(_OVER.c.others_may_wait)
     if begins_attempts:
-        are_changed.append(_number_of(_MADE) == select(func.sum(_OWNED.c.begins)).scalar_subquery())
+        are_changed.append(number_of(_MADE) == select(func.sum(_OWNED.c.begins)).scalar_subquery())
     saved = select(
         _OWNED.c.id,
         _OWNED.c.host,

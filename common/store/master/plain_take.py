@@ -62,6 +62,7 @@ from common.store.master.plain_save import (
     channel_of,
     hint,
     no_hint,
+    number_of,
     plain,
 )
 from common.store.master.ports import FirstStep, Saved, Step, Taken
@@ -258,15 +259,11 @@ _MADE: Final = (
 )
 
 
-def _number_of(rows: Any) -> Any:
-    return select(func.count()).select_from(rows).scalar_subquery()
-
-
 _ALL_WRITTEN: Final = and_(
-    _number_of(_GONE) == cast(bindparam("runs"), Integer),
-    _number_of(_ENTERED) == cast(bindparam("runs"), Integer),
-    _number_of(_BEGUN) == cast(bindparam("runs"), Integer),
-    _number_of(_MADE) == cast(bindparam("attempts"), Integer),
+    number_of(_GONE) == cast(bindparam("runs"), Integer),
+    number_of(_ENTERED) == cast(bindparam("runs"), Integer),
+    number_of(_BEGUN) == cast(bindparam("runs"), Integer),
+    number_of(_MADE) == cast(bindparam("attempts"), Integer),
 )
 _TAKEN: Final = (
     select(
