@@ -133,7 +133,7 @@ def columns_of(query: str, names: Sequence[str]) -> list[str]:
 def _table(names: Sequence[str]) -> sqlite3.Connection:
     db = sqlite3.connect(":memory:")
     db.execute("PRAGMA temp_store = MEMORY")
-    # Without types the table keeps each value as it is.
+    # Without types the table converts no value.
     columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
     db.execute(f"CREATE TABLE {TABLE} ({columns})")
     return db

@@ -318,7 +318,7 @@ def own_key(principal: Principal) -> str | None:
 
 
 def _check_whole_user(who: Principal) -> None:
-    """Refuse a token with limits, whose owner may have given it to a program."""
+    """Refuse a token with limits: its user may have given it to a program."""
     if not limits_nothing(who.without_choice):
         raise ForbiddenError("a token with limits neither lists nor ends sessions; log in")
 

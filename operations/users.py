@@ -233,7 +233,7 @@ def grant(session: Session, user: str | int, *, project: str | int, role: str) -
 
 
 def own_detail(session: Session) -> UserDetail:
-    """Return the user who asks, with the roles in those projects that the token covers."""
+    """Return the user of the session, with the roles in the projects that the token covers."""
     principal = session.principal.without_choice
     with session.engine.connect() as db:
         found = store.users(db, user_id=principal.user_id)

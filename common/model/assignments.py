@@ -42,7 +42,7 @@ class RunningTasks:
     """Attempts that run on one worker and are charged to one project.
 
     `slots` is their number. `capacity` is the sum of the slots that they count for in the choices
-    of their own project.
+    of this project.
     """
 
     worker: str
@@ -67,8 +67,8 @@ class AssignmentFacts:
     `groups` has the projects and names of the availability groups that run on each worker.
     `several_projects` is False if one project alone has definitions. `granted` has the projects
     that may use a worker group, by the group's id. `strategy` is the document of the newest
-    strategy, None if there is none. `failures` are those in a row by worker, `until` ends the time
-    for which one gets nothing.
+    strategy, or None. `failures` are the consecutive failures by worker; a worker that failed gets
+    nothing before `until`.
     """
 
     now: datetime

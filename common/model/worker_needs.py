@@ -22,7 +22,7 @@ class WorkerNeed:
 
     `dataset` is compared with affinities and categories. Tasks of one project and one
     `availability_group` are not put on the same worker. `capacity`: the slots that the task counts
-    for in the choices of its own project.
+    for in the choices of this project.
     """
 
     dataset: str = ""

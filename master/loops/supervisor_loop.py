@@ -4,8 +4,8 @@ A thin shell around `master.supervisors.deciding.decide`. It loads the view, car
 out in transactions that are fenced by lease and epoch, and keeps the memory until the next notice.
 A large step is written in parts, and supervisors get their turns by project: a turn handles one
 notice, or writes one part. If a master can't know whether a step was written, or if only some parts
-were, it releases the supervisor, and the next epoch begins with an empty memory. The loop asks no
-broker and waits for none: `Streams` does.
+were, it releases the supervisor, and the next epoch starts with an empty memory. The loop never
+queries a broker: `Streams` does.
 """
 
 from __future__ import annotations
@@ -518,7 +518,7 @@ class SupervisorLoop:
             kept.due = min((*moments, now + view.spec.io.period))
             if ends:
                 log.info("supervisor ended", extra={"supervisor": kept.lease.supervisor})
-                # One that was submitted anew at this moment is still this master's to take over.
+                # If it was submitted again in this moment, this master can still take it over.
                 self._give_up(kept)
             elif isinstance(notice, Run):
                 # Now, since the run may have ended the conversation that a request waits for.

@@ -151,7 +151,7 @@ def _running_of(project: int, most_capacity: int) -> st.SearchStrategy[RunningTa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tasks:
-    """The tasks of one project: those that ask, and those that run."""
+    """The waiting and the running tasks of one project."""
 
     asking: tuple[AskingTask, ...]
     running: tuple[RunningTasks, ...]

@@ -1,8 +1,8 @@
 """Files that users saved as their own resources, copied for attempts that run as tenants.
 
-Only the daemon may enter the folders of users, so a tenant can neither list nor read them. An
-attempt gets copies in its own directory, whose path is the one that command lines and Spark's pages
-show. The name of a user's folder can't be guessed: a definition that names it was given the name.
+Only the daemon may enter the folders of users. A tenant can neither list nor read them. An attempt
+gets copies in its directory. Command lines and Spark's pages show the path of a copy. Nobody can
+guess the name of a user's folder, so a definition can name only a folder that its author knows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def copy_file(source: Path, target: Path, account: Account) -> None:
 
 
 def copy_with_neighbors(source: Path, folder: Path, account: Account) -> Path:
-    """Copy a script and what lies beside and below it, which it may import; return its path.
+    """Copy a script with the files of its folder, which it may import; return its path.
 
     `folder` is made. Links are not copied. Raises `TooManyFilesError`.
     """

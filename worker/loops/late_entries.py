@@ -1,9 +1,9 @@
-"""The claims whose queue entry or hint may still arrive. No threads, and no time of its own.
+"""The claims of the last seconds: their queue entries and hints may still arrive. Starts no thread.
 
-A claim by a hint is made before its entry is seen, so that entry is late: it is taken out of the
-queue, and the row is not queried. This holds for a few seconds only. A PostgreSQL server that was
-promoted without the last transactions, or restored, numbers new attempts with ids that this worker
-has claimed before. Their rows decide, as for any other entry.
+A claim by a hint is made before its entry is seen. That entry is late: the worker takes it out of
+the queue and does not query the row. This holds for a few seconds only. A PostgreSQL server that
+was promoted without the last transactions, or restored, numbers new attempts with ids that this
+worker has claimed before. Their rows decide, as for any other entry.
 """
 
 from __future__ import annotations

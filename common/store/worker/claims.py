@@ -1,4 +1,4 @@
-"""The statements that claim attempts: a lean one, and one that reads and checks all.
+"""The statements that claim attempts: the lean statement, and the statement with all checks.
 
 An attempt that names neither a tenant nor a worker group needs no grant, and most name neither.
 Most also run on no cluster with queues. The lean statement claims these, without the joins to

@@ -76,7 +76,7 @@ _FIRST_REST_SECONDS: Final = 0.002
 _REST_SECONDS: Final = 0.1
 _CURRENT_THREAD: Final = "c\nz:java.lang.Thread\ncurrentThread\ne\n"
 _REFERENCE: Final = "yr"
-"""The begin of an answer that is a reference: `y` for success, `r` for its kind."""
+"""The start of an answer with a reference: `y` for success, `r` for its kind."""
 
 
 class NoContextError(Exception):
