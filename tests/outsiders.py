@@ -69,7 +69,7 @@ class Outsider:
 
 @contextmanager
 def an_outsider(port: int = 0) -> Iterator[Outsider]:
-    """Run one that listens at this port, by default at a free one."""
+    """Run a program that listens at this port, by default at a free port."""
     with subprocess.Popen(
         # The other account may not start this Python.
         [sys.executable, "-I", "-S", "-c", _LISTEN, str(port)],

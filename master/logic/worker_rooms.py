@@ -1,10 +1,10 @@
 """Counts the room of workers as the tasks of each project may use it. Pure.
 
-A running task takes one slot from all projects. The other slots of its `capacity` are taken from
-its own project alone, and an availability group is a group of one project. So a task of one project
-does not keep the tasks of another project out while slots are free. The share of a project is
-counted by `common.model.slot_share`, with the capacities of its own tasks and the slots of all
-others. As in the claim loop of a worker, attempts of complements take no slot from other attempts.
+A running task takes one slot from all projects. The other slots of its `capacity` count only in its
+project, and an availability group is a group of one project. A task of one project therefore does
+not keep the tasks of another project out while slots are free. `common.model.slot_share` counts the
+share of a project, with the capacities of this project and the slots of the others. As in the claim
+loop of a worker, other attempts get slots before attempts of complements.
 
 Used by `master.logic.assignment`.
 """
@@ -33,7 +33,7 @@ class _Ledger:
     yielding: Counter[int] = field(default_factory=Counter)
     """The slots of each project's complements."""
     surplus: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    """The slots that tasks count for beyond their own, by project and `yields`."""
+    """The slots that tasks count for beyond the first, by project and `yields`."""
     late: set[int] = field(default_factory=set)
     """The projects with a task that the worker has not claimed for some seconds."""
     views: dict[tuple[int, bool], WorkerRoom] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class WorkerRooms:
         several_projects: bool,
         granted: Mapping[int, frozenset[int]],
     ) -> None:
-        """`rooms` are those of empty workers; `granted` has the projects of worker groups."""
+        """`rooms`: of empty workers. `granted`: the projects of worker groups."""
         self._ledgers = {
             room.address: _Ledger(
                 room=room,
@@ -62,7 +62,7 @@ class WorkerRooms:
         }
 
     def count(self, running: RunningTasks) -> None:
-        """Count tasks that run; those of unknown workers count nowhere."""
+        """Count running tasks; tasks of unknown workers are ignored."""
         ledger = self._ledgers.get(running.worker)
         if ledger is not None:
             _add(ledger, running)

@@ -45,7 +45,7 @@ class KafkaOffsets:
         self._connection = connection
 
     def ask(self, spec: SupervisorSpec) -> StreamSnapshot:
-        """Return the offsets of a topic or pattern; what does not exist has no partitions."""
+        """Return the offsets of a topic or pattern; a missing topic is left without partitions."""
         io = spec.io
         try:
             connection = self._connection(spec) if io.connection else None

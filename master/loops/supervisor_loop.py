@@ -231,7 +231,7 @@ class SupervisorLoop:
         self._streams.forget(name)
 
     def _abandon(self, kept: _Kept) -> None:
-        """Give a supervisor up of whose step only some parts are written."""
+        """Release a supervisor after only some parts of its step were written."""
         if kept.lease.supervisor in self._kept:
             self._give_up(kept)
 

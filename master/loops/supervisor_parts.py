@@ -1,6 +1,6 @@
-"""Divides a step of a supervisor into parts, each of which is written in a transaction of its own.
+"""Divides a step of a supervisor into parts, which are written in separate transactions.
 
-Pure. A step may start or end thousands of tasks. Written at once it would hold the row of its
+Pure. A step may start or end thousands of tasks. A single transaction would hold the row of the
 supervisor, and all other supervisors of the master, for minutes. The changes of one decision stay
 together. A master that takes the supervisor over after some of the parts finds a state that it
 could also find after a smaller step: tasks that it gives to their groups, or ends.
@@ -28,7 +28,7 @@ from common.store.master.supervisor_ports import (
 MOST_CHANGES: Final = 100
 """The changes of tasks in one part. A single decision may have more: one for each replica."""
 MOST_OFFSETS: Final = 1000
-"""The partitions whose starts are stored by one change."""
+"""The number of partitions with starts in one change."""
 
 _EARLY: Final = (StartAssignment, GiveAssignment, GiveOrders, EndTask, AddOffsets)
 """The changes that may be written although the rest of the step never is."""
@@ -40,7 +40,7 @@ def parts_of(
     *,
     most: int = MOST_CHANGES,
 ) -> tuple[SupervisorStep, ...]:
-    """Return the parts of a step with these changes, those of one decision in one sequence.
+    """Return the parts of a step. `changes` has a sequence for each decision.
 
     The changes that `step` has already are in the last part, with all else that it has.
     """

@@ -38,7 +38,7 @@ class Turns:
         self._waiting = {project: queues[project] for project in order}
 
     def take(self) -> str | None:
-        """Return the supervisor whose turn it is; None if no supervisor waits."""
+        """Return the supervisor with the next turn; None if no supervisor waits."""
         project = next(iter(self._waiting), None)
         if project is None:
             return None
@@ -55,5 +55,5 @@ class Turns:
         self._waiting.setdefault(project, deque()).append(name)
 
     def forget(self, name: str) -> None:
-        """Forget the turns of a supervisor that another master may look after."""
+        """Forget the turns of a supervisor that was released."""
         self._by_supervisor.pop(name, None)

@@ -42,7 +42,7 @@ class NotifyQueue:
         """Drop delivered notifications; end sessions of the reading role while the queue is long.
 
         Raises `ServiceUnreachableError` if the server does not answer. The start of a daemon checks
-        the right to query the usage. If it was revoked later, one warning names the cure.
+        the right to query the usage. If it is revoked later, one warning names the right to grant.
         """
         try:
             usage = float(answer_of(self._made, _USAGE))
