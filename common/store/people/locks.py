@@ -14,7 +14,7 @@ from common.model.locks import Busy, Impossible, Lock, LockType, Revoked, decide
 from common.model.rights import Principal
 from common.model.states import HELD_TASK_STATES
 from common.store.people.rights import seen_instances
-from common.store.streams.locks import HeldLock, LockHolder, held_locks
+from common.store.streams.locks import HeldLock, LockHolder, held_locks, locks_for
 from common.store.tables import task_instance, task_lock_request
 from common.why import LockHolder as Holder
 from common.why import LockWait
@@ -86,7 +86,9 @@ def lock_waits(
     )
     found: dict[int, tuple[LockWait, ...]] = {}
     for each in waiting:
-        problem, in_the_way = _in_the_way(each, standing, now)
+        counting = locks_for(db, each.holder.task_instance_id, {each.need.dataset})
+        counted = tuple(one for one in standing if one.lock.id in counting)
+        problem, in_the_way = _in_the_way(each, counted, now)
         holders = [holder for one in in_the_way for holder in one.holders]
         seen = [one for one in holders if one.process_instance_id in may_see]
         wait = LockWait(

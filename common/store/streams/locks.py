@@ -2,8 +2,9 @@
 
 `common.model.locks` decides; this reads what stands, under the turn at the datasets, and writes the
 decision. A lock whose holders have all ended counts no more, however they ended, and is removed by
-the next request: so nothing need be released for one to end. Used by masters for their tasks, and
-for the tasks of streams.
+the next request: so nothing need be released for one to end. A lock of a project that no longer
+reaches the dataset is ignored, and the next request revokes it. Used by masters for their tasks,
+and for the tasks of streams.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from common.model.locks import (
 from common.model.states import LIVE_TASK_STATES
 from common.store.fixed_statement import FixedStatement
 from common.store.streams.datasets import overlaps, take_turn
-from common.store.streams.reach import project_of_task, reaches_dataset
+from common.store.streams.reach import counts_for, project_of_task, reaches_dataset
 from common.store.tables import (
     pending_segment,
     segment,
@@ -68,7 +69,22 @@ _IS_HELD: Final = (
     .where(task_instance.c.state.in_(LIVE_TASK_STATES))
     .correlate(task_lock)
 )
+_PROJECT: Final = project_of_task(cast(bindparam("task_id"), Integer))
+_HOLDING: Final = project_of_task(task_lock_holder.c.task_id)
+IS_REACHED: Final = _IS_HELD.where(reaches_dataset(_HOLDING, task_lock.c.dataset))
+"""The condition that a live attempt holds a lock and that its project reaches the dataset."""
+_COUNTS: Final = _IS_HELD.where(counts_for(_PROJECT, _HOLDING, task_lock.c.dataset))
 _DATASETS: Final = any_(cast(bindparam("datasets"), ARRAY(Text)))
+# A project may have lost the dataset since the grant: another one owns it now, or a share ended.
+_LOST: Final = (
+    update(task_lock)
+    .where(task_lock.c.dataset == _DATASETS)
+    .where(task_lock.c.revoked.is_(False))
+    .where(_IS_HELD)
+    .where(~IS_REACHED)
+    .values(revoked=True)
+    .cte("lost")
+)
 _DEAD: Final = (
     delete(task_lock).where(task_lock.c.dataset == _DATASETS).where(~_IS_HELD).cte("dead")
 )
@@ -117,9 +133,7 @@ _IS_LIVE: Final = (
     .where(task_instance.c.state.in_(LIVE_TASK_STATES))
     .where(task_instance.c.flag == 1)
 )
-_REACHED: Final = reaches_dataset(
-    project_of_task(cast(bindparam("task_id"), Integer)), _ASKED.c.dataset
-)
+_REACHED: Final = reaches_dataset(_PROJECT, _ASKED.c.dataset)
 _STANDING: Final = FixedStatement(
     select(
         _IS_LIVE.label("is_live"),
@@ -135,10 +149,10 @@ _STANDING: Final = FixedStatement(
         and_(
             task_lock.c.dataset == _ASKED.c.dataset,
             overlaps(task_lock.c.interval, _ASKED.c.start, _ASKED.c.end),
-            _IS_HELD,
+            _COUNTS,
         ),
     )
-    .add_cte(_DEAD),
+    .add_cte(_DEAD, _LOST),
     prepared=True,
 )
 _MADE: Final = (
@@ -205,9 +219,10 @@ _VALID: Final = (
     .where(task_lock.c.dataset == bindparam("dataset"))
     .where(task_lock.c.priority >= bindparam("priority"))
     .where(task_lock.c.revoked.is_(False))
-    .where(_IS_HELD)
+    .where(IS_REACHED)
     .order_by(task_lock.c.interval)
 )
+_COUNTING: Final = select(task_lock.c.id).where(task_lock.c.dataset == _DATASETS).where(_COUNTS)
 
 
 def request_locks(
@@ -297,6 +312,12 @@ def held_locks(db: Connection, datasets: Collection[str] | None = None) -> tuple
             holders=(*(known.holders if known else ()), holder),
         )
     return tuple(found.values())
+
+
+def locks_for(db: Connection, task_id: int, datasets: Collection[str]) -> frozenset[int]:
+    """Return the ids of the locks on these datasets that restrict an attempt."""
+    values = {"task_id": task_id, "datasets": sorted(datasets)}
+    return frozenset(db.scalars(_COUNTING, values))
 
 
 def locked_intervals(db: Connection, dataset: str, *, priority: int) -> tuple[Interval, ...]:

@@ -54,7 +54,7 @@ from common.model.segments import (
 )
 from common.model.streams.partitions import Partition, topic_of
 from common.store.streams.datasets import overlaps, take_turn
-from common.store.streams.locks import LOCK_COLUMNS, lock_of
+from common.store.streams.locks import IS_REACHED, LOCK_COLUMNS, lock_of
 from common.store.streams.offsets import advance_offsets, locked_offsets
 from common.store.streams.reach import claims, find_writer
 from common.store.tables import (
@@ -113,6 +113,7 @@ _CHUNKS: Final = select(
     .where(task_lock.c.dataset == bindparam("dataset"))
     .where(task_lock.c.type == LockType.REPLACE.value)
     .where(task_lock.c.revoked.is_(False))
+    .where(IS_REACHED)
     .where(overlaps(task_lock.c.interval, _PART.c.start, _PART.c.end))
     .correlate(_PART)
     .scalar_subquery()

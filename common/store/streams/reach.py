@@ -53,11 +53,10 @@ def project_of_task(task_id: Any) -> ColumnElement[Any]:
     )
 
 
-def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[bool]:
-    """Build the condition that tasks of a project may read, lock and change a dataset."""
+def _is_allowed(project_id: ColumnElement[Any], name: Any) -> ColumnElement[Any]:
+    """Build the query whether a project owns or shares a dataset; NULL if no project owns it."""
     owned = dataset.alias("owned")
-    published = segment.alias("published")
-    allowed = (
+    return (
         select(
             func.coalesce(
                 or_(
@@ -71,9 +70,24 @@ def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[
         .correlate_except(owned)
         .scalar_subquery()
     )
+
+
+def reaches_dataset(project_id: ColumnElement[Any], name: Any) -> ColumnElement[bool]:
+    """Build the condition that tasks of a project may read, lock and change a dataset."""
+    published = segment.alias("published")
     has_rows = exists().where(published.c.dataset == name).correlate_except(published)
     # The second condition is evaluated only for a dataset without a project.
-    return func.coalesce(allowed, ~has_rows)
+    return func.coalesce(_is_allowed(project_id, name), ~has_rows)
+
+
+def counts_for(
+    project_id: ColumnElement[Any], holder: ColumnElement[Any], name: Any
+) -> ColumnElement[bool]:
+    """Build the condition that locks of the project `holder` restrict tasks of another project.
+
+    Locks on a name that no project owns restrict only tasks of the same project.
+    """
+    return func.coalesce(_is_allowed(holder, name), holder.is_not_distinct_from(project_id))
 
 
 _NAME: Final = cast(bindparam("dataset"), Text)

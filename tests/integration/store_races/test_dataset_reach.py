@@ -24,6 +24,7 @@ from common.model.upstream import Absence, DatasetQuestion
 from common.store import tables as t
 from common.store.master.dependents import PostgresDependentStore
 from common.store.master.holds import PostgresHoldStore
+from common.store.people.datasets import own_dataset
 from common.store.streams.segments import used_segments
 from common.store.worker.datasets import Part, PostgresDatasetStore
 from operations import shares
@@ -31,7 +32,7 @@ from orcaflow.datasets import DatasetConflictError, allocate, ask_lock, publish,
 from tests.builders import NOON
 from tests.integration.dataset_desk import Desk, an_attempt, desk, lock, some_files
 from tests.integration.reviewing import PersonsSession
-from tests.integration.store_races.dataset_stage import end, held
+from tests.integration.store_races.dataset_stage import held
 from tests.integration.store_races.racing import a_run, a_submit, attempt, save
 
 DAY = "2026-11-20/P1D"
@@ -269,17 +270,65 @@ def test_after_a_share_has_ended_a_task_reads_nothing_and_publishes_nothing_with
     unshare()
     assert segments(ds).segments == ()
     with pytest.raises(DatasetConflictError, match="has not shared it"):
-        ask_lock(ds, "2026-11-21/P1D", kind="APPEND")
-    with pytest.raises(DatasetConflictError, match="has not shared it"):
         publish_as(here, server, ds, task_id, key="main")
     assert files_of(here, ds) == before
-    # The lock stays until its attempt ends, and the tasks of the owner wait for it.
-    (held_lock,) = held(here, task_id)
-    assert not held_lock.revoked
+    # Tasks of the owner do not wait for this lock. Their first request revokes it.
     waiting = submitted(here, LockNeed(dataset=ds, interval=DAY), PROD)
-    assert after_a_pass(here, waiting).state == TaskState.WAITING_DEPEND
-    end(here, task_id, TaskState.FAILURE)
     assert after_a_pass(here, waiting).state == TaskState.SUBMITTED
+    (held_lock,) = held(here, task_id)
+    assert held_lock.revoked
+    with pytest.raises(DatasetConflictError, match="has not shared it"):
+        ask_lock(ds, "2026-11-21/P1D", kind="APPEND")
+
+
+def test_x103_a_lock_from_before_the_dataset_was_foreign_holds_nothing_up(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int], owner: PersonsSession
+) -> None:
+    early = an_attempt(here, **dev)
+    lock(here, early, ds, LockType.EXCLUSIVE, priority=100)
+    with here.begin() as db:
+        # A submitted supervisor does the same.
+        assert own_dataset(db, ds, 1, anyway=False) == 1
+    assert released(here, ds, LockType.REPLACE, PROD).state == TaskState.SUBMITTED
+    (early_lock,) = held(here, early)
+    assert early_lock.revoked
+    # The group of the dataset's stream is open to the stream of the new owner.
+    server.enter(an_attempt(here, **PROD))
+    assert ask_lock(ds, "2026-11-22/P1D", kind="APPEND", stream=True)
+
+
+def test_x103_a_lock_on_a_name_that_no_project_has_holds_up_only_its_own_project(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int]
+) -> None:
+    early = an_attempt(here, **dev)
+    lock(here, early, ds, LockType.EXCLUSIVE, priority=100)
+    same_project = submitted(here, LockNeed(dataset=ds, interval=DAY), dev)
+    assert after_a_pass(here, same_project).state == TaskState.WAITING_DEPEND
+    first = an_attempt(here, **PROD)
+    lock(here, first, ds, LockType.REPLACE)
+    (early_lock,) = held(here, early)
+    assert not early_lock.revoked
+    # The first publication claims the name for its project.
+    publish_as(here, server, ds, first, replaces=DAY)
+    with pytest.raises(DatasetConflictError, match="has not shared it"):
+        publish_as(here, server, ds, early, replaces=DAY)
+    assert after_a_pass(here, same_project).failure_reason == FailureReason.NOT_GRANTED
+
+
+def test_x103_rows_that_are_added_are_not_bound_to_a_lock_of_another_project(
+    here: Engine, server: Desk, ds: str, dev: dict[str, int]
+) -> None:
+    replacing, adding, early = (an_attempt(here, **each) for each in (PROD, PROD, dev))
+    for task_id, kind in (
+        (replacing, LockType.REPLACE),
+        (adding, LockType.APPEND),
+        (early, LockType.REPLACE),
+    ):
+        lock(here, task_id, ds, kind)
+    publish_as(here, server, ds, adding, key="main")
+    publish_as(here, server, ds, replacing, replaces=DAY)
+    # The replacement keeps the rows that were added during it.
+    assert len(files_of(here, ds)) == 2
 
 
 def test_a_lock_request_that_waits_fails_once_the_share_has_ended(
