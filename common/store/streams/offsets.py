@@ -29,7 +29,6 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    tuple_,
     union_all,
     update,
 )
@@ -142,20 +141,37 @@ class _Statements:
                 version=table.c.version + 1,
             )
         )
-        self.begin = (
-            insert(table)
-            .from_select(
-                ["dataset", "stream", "partition", "offset", "max_event_time"],
-                select(
-                    cast(bindparam("of_dataset"), Text),
-                    reached.c.stream,
-                    reached.c.partition,
-                    reached.c.offset,
-                    reached.c.max_event_time,
+        rows = {
+            "dataset": cast(bindparam("of_dataset"), Text),
+            "stream": reached.c.stream,
+            "partition": reached.c.partition,
+            "offset": reached.c.offset,
+            "max_event_time": reached.c.max_event_time,
+        }
+        put = insert(table).from_select(list(rows), select(*rows.values()))
+        self.begin = put.on_conflict_do_nothing()
+        self.add = put.on_conflict_do_nothing(index_elements=self.key)
+        self.replace = put.on_conflict_do_update(
+            index_elements=self.key,
+            set_={
+                "stream": put.excluded.stream,
+                "offset": put.excluded.offset,
+                # What is read again from here may be of any time once more.
+                "max_event_time": case(
+                    (
+                        and_(
+                            table.c.stream == put.excluded.stream,
+                            table.c.offset <= put.excluded.offset,
+                        ),
+                        table.c.max_event_time,
+                    )
                 ),
-            )
-            .on_conflict_do_nothing()
+                "version": table.c.version + 1,
+            },
         )
+        named = delete(table).where(table.c.dataset == bindparam("of_dataset"))
+        self.drop = named.where(is_same(asked))
+        self.drop_expected = named.where(is_same(reached)).where(table.c.offset == reached.c.offset)
 
 
 _ONE_TOPIC: Final = _Statements(dataset_offsets, by_topic=False)
@@ -204,12 +220,7 @@ def advance_offsets(
         for is_known, statement in ((True, statements.advance), (False, statements.begin)):
             chosen = [each for each in own if (each in known) is is_known]
             if chosen:
-                values = {
-                    "of_dataset": dataset,
-                    **_places("reached", chosen, stream),
-                    "reached_offset": [ends[each] for each in chosen],
-                    "reached_max_event_time": [event_times.get(each) for each in chosen],
-                }
+                values = {"of_dataset": dataset, **_reached(chosen, ends, stream, event_times)}
                 changed += db.execute(statement, values).rowcount
     return changed
 
@@ -219,40 +230,8 @@ def put_offsets(
 ) -> None:
     """Store offsets; without `replace`, keep stored offsets."""
     for statements, own in _statements(offsets):
-        table = statements.table
-        made = insert(table).values(
-            [
-                {
-                    "dataset": dataset,
-                    "stream": topic_of(each, stream),
-                    "partition": number_of(each),
-                    "offset": offsets[each],
-                }
-                for each in own
-            ]
-        )
-        if replace:
-            made = made.on_conflict_do_update(
-                index_elements=statements.key,
-                set_={
-                    "stream": made.excluded.stream,
-                    "offset": made.excluded.offset,
-                    # What is read again from here may be of any time once more.
-                    "max_event_time": case(
-                        (
-                            and_(
-                                table.c.stream == made.excluded.stream,
-                                table.c.offset <= made.excluded.offset,
-                            ),
-                            table.c.max_event_time,
-                        )
-                    ),
-                    "version": table.c.version + 1,
-                },
-            )
-        else:
-            made = made.on_conflict_do_nothing(index_elements=statements.key)
-        db.execute(made)
+        statement = statements.replace if replace else statements.add
+        db.execute(statement, {"of_dataset": dataset, **_reached(own, offsets, stream)})
 
 
 def drop_offsets(
@@ -273,23 +252,13 @@ def drop_offsets(
         )
     count = 0
     for statements, own in _statements(partitions):
-        table = statements.table
-        columns: list[Any] = [table.c.partition]
-        if statements is _SEVERAL_TOPICS:
-            columns.insert(0, table.c.stream)
-        if expected is not None:
-            columns.append(table.c.offset)
-            own = [each for each in own if each in expected]
-        wanted = [
-            (
-                *([each.topic] if isinstance(each, TopicPartition) else []),
-                number_of(each),
-                *([] if expected is None else [expected[each]]),
-            )
-            for each in own
-        ]
-        named = tuple_(*columns).in_(wanted)
-        count += db.execute(delete(table).where(table.c.dataset == dataset).where(named)).rowcount
+        if expected is None:
+            values = _places("asked", own, "")
+            statement = statements.drop
+        else:
+            values = _reached([each for each in own if each in expected], expected, "")
+            statement = statements.drop_expected
+        count += db.execute(statement, {"of_dataset": dataset, **values}).rowcount
     return count
 
 
@@ -317,6 +286,24 @@ def other_stream(db: Connection, dataset: str, stream: str, *, has_pattern: bool
 def has_offsets(name: str) -> Any:
     """Return the condition that a dataset has offsets of a stream."""
     return select(true()).select_from(ALL_OFFSETS).where(ALL_OFFSETS.c.dataset == name).exists()
+
+
+def _reached(
+    partitions: Sequence[Partition],
+    offsets: Offsets,
+    stream: str,
+    event_times: Mapping[Partition, datetime] | None = None,
+) -> dict[str, Any]:
+    """Return the parameters of the rows of `reached`.
+
+    These are arrays, because the number of parameters of a statement has a limit.
+    """
+    times = event_times or {}
+    return {
+        **_places("reached", partitions, stream),
+        "reached_offset": [offsets[each] for each in partitions],
+        "reached_max_event_time": [times.get(each) for each in partitions],
+    }
 
 
 def _places(alias: str, partitions: Sequence[Partition], stream: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Engine
 
 from common.model.segments import AlreadyPublished, Conflict, Published
-from common.model.streams.partitions import TopicPartition
-from common.store.streams.offsets import offsets_of_dataset
+from common.model.streams.partitions import Partition, TopicPartition
+from common.store.streams.offsets import drop_offsets, offsets_of_dataset, put_offsets
 from common.store.streams.publication import publish
 from tests.integration.store_races.dataset_stage import (
     a_publication,
@@ -84,3 +84,20 @@ def test_ranges_of_several_topics_are_compared_by_topic_and_number(here: Engine)
     assert "one topic, or of several" in mixed.reason
     assert by_topic() == {eu: 20, TopicPartition("eu", 1): 20, us: 10}
     assert published("c", 10, 20, eu, TopicPartition("eu", 1)) == AlreadyPublished()
+
+
+def test_offsets_of_very_many_partitions_are_stored_and_forgotten(here: Engine) -> None:
+    ds = f"ds-{uuid.uuid4().hex[:8]}"
+    partitions: list[Partition] = [0, *(TopicPartition("clicks", each) for each in range(15_000))]
+    with here.begin() as db:
+        put_offsets(db, ds, dict.fromkeys(partitions, 5), stream="clicks", replace=False)
+        put_offsets(db, ds, dict.fromkeys(partitions, 6), stream="clicks", replace=False)
+        put_offsets(db, ds, dict.fromkeys(partitions[:2], 7), stream="clicks", replace=True)
+        assert {each.key: each.offset for each in offsets_of_dataset(db, ds)} == {
+            **dict.fromkeys(partitions, 5),
+            **dict.fromkeys(partitions[:2], 7),
+        }
+        # One offset is not stored as expected.
+        expected = dict.fromkeys(partitions, 5) | {partitions[1]: 7}
+        assert drop_offsets(db, ds, partitions, expected=expected) == len(partitions) - 1
+        assert drop_offsets(db, ds, partitions) == 1
