@@ -30,7 +30,7 @@ from common.model.date_rules import DateRule
 from common.model.definitions import read_process_json
 from common.model.states import ExecutionType
 from common.params import ParameterError, parse_properties
-from common.strict_json import content_of, strict_json
+from common.strict_json import strict_json
 from common.task_types import known_task_types
 from operations.awaited import awaited, cycles
 from operations.definition_document import (
@@ -42,6 +42,7 @@ from operations.definition_document import (
     objects_of,
 )
 from operations.document_limits import FindingLimits, document_mistakes
+from operations.file_forms import STANDARD_INPUT, read_content
 from operations.file_values import fault_of_name, first_in, number_in, word_in
 from operations.findings import Finding, Severity
 from operations.later_exports import LaterExport, is_later_export, name_in, read_later_export
@@ -72,7 +73,6 @@ from operations.task_params import parameter_mistakes, type_faults, value_mistak
 if TYPE_CHECKING:
     from operations.exported_schedule import ExportedSchedule
 
-STANDARD_INPUT: Final = "-"  # The path that means standard input.
 _EXPORTED_NAME_KEY = "processDefinitionName"
 _NAME_KEYS = ("name", _EXPORTED_NAME_KEY)
 _DESCRIPTION_KEYS = ("description", "processDefinitionDescription")
@@ -323,7 +323,7 @@ def _entries(
 ) -> list[_Entry]:
     file = Place(file=path)
     try:
-        document = _content(path, standard_input)
+        document = read_content(path, standard_input)
     except InvalidDefinitionError as error:
         mistakes.extend(Mistake(place=file, text=text) for text in error.mistakes)
         return []
@@ -343,15 +343,6 @@ def _entries(
         if made is not None:
             found.append(made)
     return found
-
-
-def _content(path: Path, standard_input: bytes) -> Any:
-    if path.suffix.lower() in (".yaml", ".yml"):
-        # Most files are JSON, and reading YAML takes a while to import.
-        from common.strict_yaml import strict_yaml
-
-        return strict_yaml(content_of(path))
-    return strict_json(standard_input if str(path) == STANDARD_INPUT else content_of(path))
 
 
 def _entry(entry: object, name: str | None, place: Place, mistakes: list[Mistake]) -> _Entry | None:

@@ -593,7 +593,7 @@ def _release(names: list[str], wanted: ReleaseState, form: Format) -> None:
 def _standard_input(files: list[Path]) -> bytes:
     """Read standard input if one of the files means it, and no more than a file may have."""
     from common.strict_json import MAX_BYTES
-    from operations.definition_files import STANDARD_INPUT
+    from operations.file_forms import STANDARD_INPUT
 
     is_meant = any(str(file) == STANDARD_INPUT for file in files)
     return sys.stdin.buffer.read(MAX_BYTES + 1) if is_meant else b""
