@@ -7,11 +7,11 @@ from pathlib import Path
 
 from common.config import home, spark_profiles, splices_scripts
 from operations.definition_files import (
-    STANDARD_INPUT,
     DefinitionDocument,
     read_definition_files,
 )
 from operations.errors import UsageError
+from operations.file_forms import STANDARD_INPUT
 from operations.references import Kind
 
 

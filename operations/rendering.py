@@ -16,16 +16,20 @@ from common.config import Config, cluster_zone
 from common.errors import BadCommandError, SchedulerError
 from common.masking import mask_value, secrets_in
 from common.model.command_param import CommandParam, start_document
+from common.model.task_type import ValueFaultError
 from common.params import (
     Direct,
     Property,
     effective_parameters,
     parse_properties,
+    replace_placeholders,
     secret_values,
     substitute,
     system_parameters,
 )
+from common.statement_names import with_names
 from common.store.people.runs import TaskDocument
+from common.task_types import known_task_types
 from common.zones import zone_named
 
 
@@ -48,7 +52,10 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
     """Raises `SchedulerError` for a node or parameters that can't be read."""
     zone = _zone(document, config)
     moment = document.moment or now
-    params = _params(document.task_json)
+    node = _node(document.task_json)
+    params = _params(node)
+    spec = known_task_types().get(str(node.get("type")))
+    named_keys = spec.named_keys if spec is not None else ()
     system = system_parameters(moment=moment, zone=zone, built_ins=document.built_ins)
     global_properties = parse_properties(document.global_params or None)
     local_properties = parse_properties(params.get("localParams") or None)
@@ -73,18 +80,27 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
         *secret_values(put_out),
     )
 
-    def put_in(value: Any) -> Any:
+    def put_in(value: Any, *, is_named: bool = False) -> Any:
         match value:
             case str():
-                return substitute(value, parameters, moment=moment, zone=zone)
+                # As in the attempt: a date may be a part of the reference.
+                dated = replace_placeholders(value, moment=moment, zone=zone)
+                text = _with_names(dated, parameters) if is_named else value
+                return substitute(text, parameters, moment=moment, zone=zone)
             case list():
-                return [put_in(item) for item in value]
+                return [put_in(item, is_named=is_named) for item in value]
             case dict():
-                return {key: put_in(item) for key, item in value.items()}
+                return {
+                    key: put_in(item, is_named=key in named_keys) for key, item in value.items()
+                }
             case _:
                 return value
 
-    texts = {key: put_in(value) for key, value in params.items() if key != "localParams"}
+    texts = {
+        key: put_in(value, is_named=key in named_keys)
+        for key, value in params.items()
+        if key != "localParams"
+    }
     return Rendered(
         moment=moment,
         parameters=mask_value(dict(parameters), secrets),
@@ -95,6 +111,14 @@ def rendered(document: TaskDocument, *, config: Config, now: datetime) -> Render
         params=mask_value(texts, secrets),
         put_out=mask_value({each.prop: each.value for each in put_out}, secrets),
     )
+
+
+def _with_names(text: str, parameters: Mapping[str, str]) -> str:
+    """Put the names into a text of SQL; a text whose attempt fails by one keeps its references."""
+    try:
+        return with_names(text, parameters.get)
+    except ValueFaultError:
+        return text
 
 
 def _origin(
@@ -130,14 +154,22 @@ def _start_params(command_param: str | None) -> dict[str, str]:
     }
 
 
-def _params(task_json: str) -> dict[str, Any]:
+def _node(task_json: str) -> dict[str, Any]:
+    node = _read(task_json)
+    return node if isinstance(node, dict) else {}
+
+
+def _read(text: str) -> Any:
     try:
-        node = json.loads(task_json)
-        params = node.get("params") if isinstance(node, dict) else None
-        if isinstance(params, str) and params:
-            params = json.loads(params)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SchedulerError(f"the task's JSON can't be read: {error}") from error
+
+
+def _params(node: Mapping[str, Any]) -> dict[str, Any]:
+    params = node.get("params")
+    if isinstance(params, str) and params:
+        params = _read(params)
     if params is None or params == "":
         return {}
     if not isinstance(params, dict):

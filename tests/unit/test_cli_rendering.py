@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -75,3 +76,45 @@ def test_the_business_date_is_that_of_the_run_s_moment() -> None:
 def test_a_zone_that_there_is_not_is_named() -> None:
     with pytest.raises(UnknownZoneError, match="'Mars/Base' is no zone"):
         shown(timezone_id="Mars/Base")
+
+
+def a_named(node: dict[str, Any], **values: str) -> Mapping[str, Any]:
+    given = [{"prop": name, "value": value} for name, value in values.items()]
+    return shown(task_json=json.dumps(node), global_params=json.dumps(given)).params
+
+
+def test_names_are_put_into_the_statements_of_sql_as_in_the_attempt() -> None:
+    sql = {
+        "type": "SQL",
+        "params": {
+            "sql": "select * from !{tab} where d = ${day} and x = '$[yyyyMMdd]'",
+            "preStatements": ["truncate !{tab}_$[yyyy]"],
+            "title": "!{tab}",
+        },
+    }
+    assert a_named(sql, tab="dw.sales", day="7") == {
+        "sql": "select * from dw.sales where d = 7 and x = '20191104'",
+        "preStatements": ["truncate dw.sales_2019"],
+        "title": "!{tab}",
+    }
+    quality = {
+        "type": "DATA_QUALITY",
+        "params": {"rules": [{"rule": "sql", "sql": "select 1 from !{tab}", "name": "!{tab}"}]},
+    }
+    assert a_named(quality, tab="t") == {
+        "rules": [{"rule": "sql", "sql": "select 1 from t", "name": "!{tab}"}]
+    }
+    assert a_named({"type": "SPARK_SQL", "params": {"rawScript": "from !{tab}"}}, tab="t") == {
+        "rawScript": "from t"
+    }
+    assert a_named({"type": "SHELL", "params": {"rawScript": "echo !{tab}"}}, tab="t") == {
+        "rawScript": "echo !{tab}"
+    }
+
+
+@pytest.mark.parametrize("values", [{}, {"tab": "a; drop"}])
+def test_a_name_by_which_the_attempt_fails_is_shown_as_it_is_written(
+    values: dict[str, str],
+) -> None:
+    sql = {"type": "SQL", "params": {"sql": "select * from !{tab}"}}
+    assert a_named(sql, **values) == {"sql": "select * from !{tab}"}

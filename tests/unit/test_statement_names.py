@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from common.model.task_type import ValueFaultError
+from common.statement_names import with_names
 from common.store.worker.ports import DataSource
 from tests.unit.preparing import prepared
 from worker.launching.base import TaskParameterError
-from worker.launching.statement_names import with_names
 
 SOURCE = DataSource(
     id=1, name="dw", type=1, connection_params='{"url": "postgresql://u:p@h:5432/d"}'

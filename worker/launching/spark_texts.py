@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from common.model.task_type import IsParameter, ValueFaultError
 from common.params import DataType, with_some_date
 from common.params.values import ParameterValueError
+from common.statement_names import with_any_names, with_names
 from worker.launching.spark_values import ValueOf, with_values
-from worker.launching.statement_names import with_any_names, with_names
 from worker.spark.session.statements import StatementError, split
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from typing import Final
 
 from common.params import DataType, with_some_date
 from common.params.values import Value, bound
+from common.statement_names import with_any_names
 from worker.launching.base import TaskParameterError
-from worker.launching.statement_names import with_any_names
 from worker.sql_scanner import Part, Token, dialect_of
 
 MAX_CHARS = 1_000_000

@@ -3,7 +3,7 @@
 The session is one as PYSPARK's (`worker.launching.spark_session`). Statements are separated by `;`.
 Parameters are bound by name, `:day`, with the types that were declared for them. In an inline
 script `${day}` becomes a literal of the type (`worker.launching.spark_values`), `!{table}` the name
-that is the value (`worker.launching.statement_names`), and time placeholders their dates. Nothing
+that is the value (`common.statement_names`), and time placeholders their dates. Nothing
 is replaced in a file, which only the process of the task reads.
 Up to `limit` rows of the last query go into a CSV file next to the log,
 and the first `displayRows` into the log; a declared OUT parameter takes the column of its name, as
@@ -32,11 +32,11 @@ from common.model.task_type import (
     is_absent,
     text_of,
 )
+from common.statement_names import name_notes
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import FILE, RAW_SCRIPT, SESSION_KEYS, session_faults
 from worker.launching.resources import fetch_resources
 from worker.launching.spark_texts import check_spark_text, spark_text
-from worker.launching.statement_names import name_notes
 
 _REFERENCE: Final = re.compile(r"\$\{([^{}\s]{1,80})\}")
 

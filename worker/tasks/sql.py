@@ -3,7 +3,7 @@
 The keys are those of contract §1.20.4. All statements run on one connection, each by
 itself (who wants a transaction writes BEGIN and COMMIT), and the first that fails ends the attempt
 as a failure, be it the last one (T19). `${name}` is bound, never spliced (X11); `!{name}` is
-replaced by the value if that is a name (`worker.launching.statement_names`); time placeholders
+replaced by the value if that is a name (`common.statement_names`); time placeholders
 are put in as text, since only the author's own words can stand in them. `sqlType` 0 is a query: one
 statement that returns rows, all of which go into a CSV file beside the log, and the first
 `displayRows` (10) into the log. Any other statement is `sqlType` 1, several of them separated by
@@ -29,10 +29,10 @@ from common.model.task_type import (
     read_list,
     read_word,
 )
+from common.statement_names import name_notes, texts_of, with_names
 from worker.launching.base import Launch, TaskContext, TaskParameterError, fault_at
 from worker.launching.datasource import DATASOURCE_KEYS, DATASOURCE_NAMES, Target, target
 from worker.launching.runner import run_by
-from worker.launching.statement_names import name_notes, texts_of, with_names
 from worker.launching.statements import DIALECTS, Statement, count_statements, statements
 
 _QUERY: Final = "0"
