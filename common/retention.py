@@ -18,7 +18,7 @@ from common.model.depend_items import DependItem
 from common.model.reach import Target, resolve
 
 # The greatest distance of an interval's ends from the moment, by cycle, with a day to spare for
-# zones; `master.logic.intervals` cuts them.
+# zones; `common.depend_intervals` cuts them.
 _REACH: Final = {
     "hour": (timedelta(days=3), timedelta(days=2)),
     "day": (timedelta(days=9), timedelta(days=2)),

@@ -47,6 +47,7 @@ from common.store.people.rights import may_in
 from common.store.schedules import read_schedules
 from common.task_types import known_task_types
 from common.zones import zone_named
+from operations.complement_orders import check_order
 from operations.complement_plans import ComplementPlan, look_ahead
 from operations.errors import UsageError
 from operations.lookup import (
@@ -154,6 +155,7 @@ def _planned(
     settings = _settings(db, row, options)
     new = _new_complements(db, session, row, options, settings)
     _check_size(new, session.config.command.param_limit_bytes)
+    check_order(db, new)
     return new
 
 

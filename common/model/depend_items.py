@@ -2,7 +2,7 @@
 
 Pure. An item is about the runs of another definition, or about a dataset: then it waits until its
 intervals are *complete*, so that no row will be added to them any more. Both name their intervals
-by a cycle and a date value (contract §10.2); `master.logic.intervals` cuts them.
+by a cycle and a date value (contract §10.2); `common.depend_intervals` cuts them.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ never changes its meaning; `Cause.text` is a sentence for people.
 """
 
 from common.why.causes import Cause, CauseKind
-from common.why.control_tasks import evidence_runs
+from common.why.control_tasks import awaited_intervals, evidence_runs
 from common.why.explain import task_names, why_command, why_instance, why_task
 from common.why.facts import (
     Alive,
     Attempt,
+    ComplementOfRun,
     Facts,
     Holder,
     LockHolder,
@@ -28,6 +29,7 @@ __all__ = [
     "Alive",
     "Attempt",
     "Cause",
+    "ComplementOfRun",
     "Facts",
     "Holder",
     "LockHolder",
@@ -39,6 +41,7 @@ __all__ = [
     "QueuePlace",
     "Run",
     "CauseKind",
+    "awaited_intervals",
     "evidence_runs",
     "task_names",
     "why_command",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
-from common.model.states import ProcessState
+from common.model.complement_states import RunOrder
+from common.model.states import ProcessState, TaskState
 from common.why.causes import Cause, CauseKind
 from common.why.commands import command_cause
-from common.why.facts import Attempt, Facts, Run
+from common.why.facts import Attempt, ComplementOfRun, Facts, Run
 from common.why.phrases import MAX_LISTED, state_name, task_subject
+
+DEPENDENT: Final = "DEPENDENT"
 
 
 def sub_process_cause(
@@ -96,6 +100,45 @@ def evidence_runs(evidence: str | None) -> frozenset[int]:
     return frozenset(each for each in ids if type(each) is int)
 
 
+def awaited_intervals(attempt: Attempt) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the intervals in which a DEPENDENT attempt waits for a run that does not exist yet."""
+    if attempt.task_type != DEPENDENT or attempt.state != TaskState.RUNNING:
+        return
+    for entry in _entries(attempt.evidence):
+        if entry.get("result") == "WAITING" and not entry.get("run") and not entry.get("dataset"):
+            start, end = _moment(entry.get("from")), _moment(entry.get("to"))
+            if start is not None and end is not None:
+                yield start, end
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return None if found is None or found.tzinfo is None else found
+
+
+def _complement_of(facts: Facts, entry: Mapping[str, Any]) -> ComplementOfRun | None:
+    """Return the complement of the waiting run if the awaited date is pending in it."""
+    key, start, end = (
+        str(entry.get("key", "")),
+        _moment(entry.get("from")),
+        _moment(entry.get("to")),
+    )
+    if start is None or end is None:
+        return None
+    return next(
+        (
+            each
+            for each in facts.complements
+            if key.startswith((f"{each.definition_id}-", f"{each.definition_name}-"))
+            and any(start <= moment < end for moment in each.pending)
+        ),
+        None,
+    )
+
+
 def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
     run = entry.get("run")
     if isinstance(run, dict) and not _may_name(facts, run.get("id")):
@@ -117,6 +160,17 @@ def _of_evidence(facts: Facts, entry: Mapping[str, Any]) -> Cause:
     if isinstance(run, dict):
         looked = f"looked at process instance {run.get('id')} in state {run.get('state')}"
         later = f"orcaflow instance why {run.get('id')} tells more"
+    elif (found := _complement_of(facts, entry)) is not None:
+        looked = (
+            f"its complement {found.id} has not started that date, because it runs"
+            f" {found.parallelism} date{'' if found.parallelism == 1 else 's'} at the same time in"
+            f" {found.order} order"
+        )
+        other = "descending" if found.order == RunOrder.ASCENDING else "ascending"
+        later = (
+            "if all its live runs wait like this, none of them ends: orcaflow complement cancel"
+            f" {found.id}, then create it again with --order {other}"
+        )
     else:
         looked, later = "found no process instance to look at", None
     return Cause(

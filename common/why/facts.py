@@ -212,6 +212,18 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComplementOfRun:
+    """The complement of a run. `pending` are the moments of awaited dates that are pending."""
+
+    id: int
+    order: str
+    parallelism: int
+    definition_id: int
+    definition_name: str | None
+    pending: tuple[datetime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All facts of one moment. `alive` is None if ZooKeeper was unreachable.
 
@@ -235,3 +247,4 @@ class Facts:
     task_types: Mapping[str, TaskTypeSpec] = field(default_factory=dict)
     exec_threads: int = 100
     shares: SharePercents = NO_SHARES
+    complements: tuple[ComplementOfRun, ...] = ()

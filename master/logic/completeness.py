@@ -17,11 +17,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from common.depend_intervals import Interval
 from common.model.depend_items import DatasetItem
 from common.model.intervals import instant_text
 from common.model.streams.partitions import Partition
 from common.model.streams.progress import DatasetProgress, Feeding
-from master.logic.intervals import Interval
 
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from common.business_dates import business_date
+from common.depend_intervals import Interval, intervals
 from common.model.control import Dependent, Relation
 from common.model.depend_items import DatasetItem, Item
 from common.model.states import ProcessState
@@ -43,7 +44,6 @@ from common.model.upstream import (
 )
 from common.params import ParameterError
 from master.logic.completeness import lacking
-from master.logic.intervals import Interval, intervals
 
 
 class DependResult(IntEnum):

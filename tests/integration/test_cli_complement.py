@@ -70,7 +70,14 @@ def refused(cli: Cli, db: Engine, line: str, *, code: int) -> str:
     return err
 
 
-def a_definition(db: Engine, name: str = "nightly", *, waits_for: str | None = None) -> int:
+def a_definition(
+    db: Engine,
+    name: str = "nightly",
+    *,
+    waits_for: str | None = None,
+    date_value: str = "today",
+    child: int | None = None,
+) -> int:
     tasks: list[dict[str, Any]] = [
         {"name": "a", "type": "SHELL", "params": {"rawScript": "true"}, "preTasks": []},
         {"name": "b", "type": "SHELL", "params": {"rawScript": "true"}, "preTasks": ["a"]},
@@ -80,7 +87,7 @@ def a_definition(db: Engine, name: str = "nightly", *, waits_for: str | None = N
             "definitionName": waits_for,
             "depTasks": "ALL",
             "cycle": "day",
-            "dateValue": "today",
+            "dateValue": date_value,
         }
         groups = [{"relation": "AND", "dependItemList": [item]}]
         dependence = {"relation": "AND", "dependTaskList": groups}
@@ -93,6 +100,9 @@ def a_definition(db: Engine, name: str = "nightly", *, waits_for: str | None = N
                 "params": {},
             }
         )
+    if child is not None:
+        below = {"processDefinitionId": child}
+        tasks.append({"name": "s", "type": "SUB_PROCESS", "preTasks": [], "params": below})
     with db.begin() as connection:
         made: int = connection.execute(
             insert(process_definition)
@@ -324,6 +334,28 @@ def test_dates_are_the_fires_of_online_schedules_in_their_zone(cli: Cli, db: Eng
         cli, db, "nightly --from 2026-03-07T03:00:00 --to 2026-03-07T04:00:00 --plan", code=4
     )
     assert "don't fire in it" in err
+
+
+@pytest.mark.parametrize("is_below", [False, True])
+def test_an_order_in_which_every_date_waits_for_a_later_one_is_refused(
+    cli: Cli, db: Engine, is_below: bool
+) -> None:
+    waiting = a_definition(
+        db, "waiting" if is_below else "nightly", waits_for="nightly", date_value="last1Days"
+    )
+    nightly = a_definition(db, child=waiting) if is_below else waiting
+    days = "nightly --from 2026-03-07 --to 2026-03-09 --date-rule schedule_time"
+    for line in (f"{days} --order descending --plan", f"{days} --order descending --parallel 2"):
+        err = refused(cli, db, line, code=4)
+        assert "task 'w' waits for the run of 2026-03-0" in err
+        assert "Run the dates in ascending order" in err
+    for line in (f"{days} --plan", f"{days} --order descending --parallel 3 --plan"):
+        [found] = document(cli, line)["complements"]
+        assert found["to_run"] == 3
+    for day in (7, 8):
+        an_instance(db, nightly, datetime(2026, 3, day, tzinfo=UTC), ProcessState.SUCCESS)
+    [found] = document(cli, f"{days} --order descending")["complements"]
+    assert found["order"] == "descending"
 
 
 def test_a_mistake_is_named_and_nothing_is_written(cli: Cli, db: Engine) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,15 +12,20 @@ from sqlalchemy import Engine, insert, update
 
 from common.config import load
 from common.model.cluster import Node, NodeKind
+from common.model.complement_states import DateState, OnFailure, Reprocess, RunOrder
+from common.model.complements import NewComplement, RunSettings
+from common.model.date_rules import DateRule
 from common.model.offers import Offer
 from common.model.rights import DATABASE
 from common.model.slot_share import NO_SHARES, SharePercents
 from common.model.states import ProcessState, TaskState
 from common.runtime.health import HealthServer, Problem
 from common.runtime.pid_file import holding, pid_file
+from common.store.complements import create_complements
 from common.store.people.reasons import facts_of, facts_of_command, moment
 from common.store.tables import (
     command,
+    complement_date,
     relation_process_instance,
     task_instance,
     worker_group,
@@ -27,6 +33,7 @@ from common.store.tables import (
 )
 from common.store.worker.tasks import PostgresTaskStore
 from common.why import Facts, PendingCommand
+from common.why.control_tasks import dependent_cause
 from operations.members import registry
 from tests.conftest import ZookeeperRoot
 from tests.integration.cli_rows import NOW, a_definition, an_attempt, an_instance, parsed
@@ -238,3 +245,59 @@ def test_the_slots_that_projects_hold_are_read_with_the_shares_in_force(db: Engi
     assert found.shares == NO_SHARES
     a_definition(db, name="other", project_id=2)
     assert read()[0].shares == shares
+
+
+def test_a_wait_for_a_date_that_the_complement_starts_later_names_the_order(db: Engine) -> None:
+    a_definition(db)
+    days = [datetime(2026, 3, day, tzinfo=UTC) for day in (9, 8, 7)]
+    new = NewComplement(
+        process_definition_id=1,
+        dates=tuple(days),
+        timezone_id="UTC",
+        parallelism=1,
+        order=RunOrder.DESCENDING,
+        on_failure=OnFailure.STOP,
+        reprocess=Reprocess.ALL,
+        settings=RunSettings(),
+        date_rule=DateRule.BUSINESS_DATE,
+    )
+    waits = {
+        "group": 1,
+        "key": "1-ALL-day-last1Days",
+        "from": "2026-03-09T00:00:00+00:00",
+        "to": "2026-03-10T00:00:00+00:00",
+        "run": None,
+        "result": "WAITING",
+        "why": "no run in the interval yet",
+    }
+    run = an_instance(db, ProcessState.RUNNING, host="m:1", schedule_time=days[0])
+    evidence = json.dumps([waits])
+    an_attempt(db, run, TaskState.RUNNING, task_type="DEPENDENT", host=None, evidence=evidence)
+    with db.begin() as connection:
+        (number,) = create_complements(connection, [new], command_id=0, now=NOW)
+        connection.execute(
+            update(complement_date)
+            .where(complement_date.c.position == 1)
+            .values(state=DateState.RUNNING, process_instance_id=run)
+        )
+
+    def shown() -> tuple[str, str | None]:
+        given: Any = {"members": None, "now": NOW, "exec_threads": 9, "principal": DATABASE}
+        with moment(db) as connection:
+            found = facts_of(connection, run, task_types={}, **given)
+        assert found is not None
+        (attempt,) = found.runs[run].attempts
+        (cause,) = dependent_cause(found, attempt).because
+        return cause.text, cause.next
+
+    text, following = shown()
+    assert f"its complement {number} has not started that date" in text
+    assert "1 date at the same time in descending order" in text
+    assert f"orcaflow complement cancel {number}" in (following or "")
+    with db.begin() as connection:
+        connection.execute(
+            update(complement_date)
+            .where(complement_date.c.position == 2)
+            .values(state=DateState.RUNNING)
+        )
+    assert "found no process instance to look at" in shown()[0]

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.depend_intervals import DATE_VALUES_CUT, Interval, intervals
 from common.model.control import Dependent, DependGroup, Relation
 from common.model.depend_items import DependItem
 from common.model.states import ProcessState, TaskState
 from common.model.upstream import UpstreamRun, UpstreamTask
 from master.logic.dependent import Absence, Answer, DependResult, evaluate, questions
-from master.logic.intervals import DATE_VALUES_CUT, Interval, intervals
 
 # A busy machine is no failure of the code.
 UNTIMED = settings(deadline=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from common.depend_intervals import Interval, intervals
 from common.model.depend_items import DatasetItem
 from common.model.states import TaskState
 from common.model.streams.progress import (
@@ -22,7 +23,6 @@ from common.why.control_tasks import dependent_cause
 from common.why.facts import Attempt, Facts
 from master.logic.completeness import lacking
 from master.logic.dependent import evaluate, questions
-from master.logic.intervals import Interval, intervals
 from tests.unit.dependences import FAILED, SUCCESS, UTC_ZONE, WAITING, verdict, waits_for
 
 HOUR = timedelta(hours=1)

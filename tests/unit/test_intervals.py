@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.depend_intervals import DATE_VALUES_CUT, intervals
 from common.model.depend_items import DATE_VALUES
-from master.logic.intervals import DATE_VALUES_CUT, intervals
 from tests.unit.dependences import (
     APIA,
     BERLIN,

@@ -34,6 +34,7 @@ from common.store.people.load import alive, project_names, shares_in_force, surp
 from common.store.people.locks import lock_waits
 from common.store.people.pools import pool_users
 from common.store.people.rights import seen_instances, seen_projects
+from common.store.people.run_complements import complements_of_runs
 from common.store.project_slots import project_of_run
 from common.store.queue_entries import IS_COMPLEMENT, effective_group
 from common.store.tables import (
@@ -136,6 +137,7 @@ def facts_of(
         task_types=task_types,
         exec_threads=exec_threads,
         shares=shares_in_force(db, shares),
+        complements=complements_of_runs(db, runs.values()),
     )
 
 
