@@ -39,7 +39,7 @@ from common.store.people.datasets import own_dataset
 from common.store.people.rights import Thing, is_administrator
 from common.store.people.supervisors import StreamTaskView, SupervisorView, VersionView
 from common.store.streams.connections import kafka_connection
-from common.store.streams.offsets import drop_offsets, offsets_of_dataset, other_stream
+from common.store.streams.offsets import drop_offsets, offsets_of_dataset
 from operations.errors import NameTakenError, UsageError
 from operations.projects import authored_project, project_given
 from operations.repeating import Once, first_answer, keep_answer
@@ -52,6 +52,7 @@ from operations.stream_definitions import (
     put_definition,
     wanted_definition,
 )
+from operations.stream_offsets import check_stream
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
@@ -123,7 +124,7 @@ def submit_stream(
             # The values behind the masks must be allowed too.
             document, spec = unmasked, _supervisor(unmasked, variables)
         _check_dataset(made, session, spec)
-        _check_stream(made.db, spec)
+        check_stream(made.db, spec, found)
         _check_connection(made.db, spec, made.project_id)
         wanted = wanted_definition(
             made.db, spec.id, place, project_id=made.project_id, is_new=found is None
@@ -499,16 +500,6 @@ def _check_numbers(partitions: Iterable[Partition], offsets: Iterable[int]) -> N
         raise UsageError("offsets", f"partitions are numbers from 0 to {_MOST_PARTITION}")
     if not all(0 <= each <= _MOST_OFFSET for each in offsets):
         raise UsageError("offsets", f"offsets are numbers from 0 to {_MOST_OFFSET}")
-
-
-def _check_stream(db: Connection, spec: SupervisorSpec) -> None:
-    other = other_stream(db, spec.id, spec.io.topic, has_pattern=spec.io.has_pattern)
-    if other is not None:
-        raise NotAllowedError(
-            f"dataset {spec.id!r} has offsets of the stream {other!r}; to have it read"
-            f" {spec.io.topic!r}, terminate the supervisor, forget the offsets (orcaflow stream"
-            f" reset {spec.id}), and submit it anew; or name another dataSource"
-        )
 
 
 @contextmanager

@@ -280,6 +280,55 @@ def test_a_supervisor_of_several_topics_names_them_in_all_answers_and_orders(
         assert connection.scalar(left) == 0
 
 
+def test_a_change_between_a_topic_and_a_pattern_keeps_the_offsets_once_no_task_is_left(
+    cli: Cli, db: Engine, tmp_path: Path
+) -> None:
+    one = a_file(tmp_path)
+    document = json.loads(Path(one).read_text(encoding="utf-8"))
+
+    def with_pattern(pattern: str) -> str:
+        del document["spec"]["ioConfig"][
+            "topic" if "topic" in document["spec"]["ioConfig"] else "topicPattern"
+        ]
+        document["spec"]["ioConfig"]["topicPattern"] = pattern
+        file = tmp_path / "pattern.json"
+        file.write_text(json.dumps(document), encoding="utf-8")
+        return str(file)
+
+    def stored(table: Any) -> list[tuple[Any, ...]]:
+        columns = (table.c.stream, table.c.partition, table.c.offset, table.c.version)
+        with db.connect() as connection:
+            found = connection.execute(select(*columns).order_by(table.c.partition)).all()
+        return [tuple(row) for row in found]
+
+    assert cli("stream", "submit", one)[0] == 0
+    rows = [("events", 0, 5, 3), ("events", 1, 7, 1)]
+    with db.begin() as connection:
+        for stream, number, offset, version in rows:
+            connection.execute(
+                insert(t.dataset_offsets).values(
+                    dataset="flights",
+                    stream=stream,
+                    partition=number,
+                    offset=offset,
+                    version=version,
+                )
+            )
+    code, _, err = cli("stream", "submit", with_pattern("ev.*"))
+    assert (code, "orcaflow stream terminate flights" in err) == (4, True)
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(active=False))
+    code, _, err = cli("stream", "submit", with_pattern("clicks.*"))
+    assert (code, "orcaflow stream reset flights" in err) == (4, True)
+    assert stored(t.dataset_offsets) == rows
+    assert cli("stream", "submit", with_pattern("ev.*"))[0] == 0
+    assert (stored(t.dataset_offsets), stored(t.dataset_topic_offsets)) == ([], rows)
+    with db.begin() as connection:
+        connection.execute(update(t.supervisor_runtime).values(active=False))
+    assert cli("stream", "submit", one)[0] == 0
+    assert (stored(t.dataset_offsets), stored(t.dataset_topic_offsets)) == (rows, [])
+
+
 def a_stream_task(db: Engine, name: str, state: TaskState, **values: Any) -> None:
     """Insert a task of the supervisor `flights` that has ended."""
     is_good = state is TaskState.SUCCESS

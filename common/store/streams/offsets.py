@@ -283,6 +283,31 @@ def other_stream(db: Connection, dataset: str, stream: str, *, has_pattern: bool
     return found
 
 
+def streams_of_dataset(db: Connection, dataset: str) -> list[tuple[str, bool]]:
+    """Return the streams that a dataset has offsets of; True for offsets by topic."""
+    rows = db.execute(
+        select(ALL_OFFSETS.c.stream, ALL_OFFSETS.c.by_topic)
+        .where(ALL_OFFSETS.c.dataset == dataset)
+        .distinct()
+        .order_by(ALL_OFFSETS.c.by_topic, ALL_OFFSETS.c.stream)
+    )
+    return [(row.stream, row.by_topic) for row in rows]
+
+
+def move_offsets(db: Connection, dataset: str, *, by_topic: bool) -> None:
+    """Move all offsets of a dataset between the tables; True moves them to the offsets by topic.
+
+    The dataset must have offsets of one kind only, and by number only of one stream.
+    """
+    source, target = dataset_offsets, dataset_topic_offsets
+    if not by_topic:
+        source, target = target, source
+    columns = [column.name for column in source.columns]
+    gone = delete(source).where(source.c.dataset == dataset).returning(*source.columns).cte("gone")
+    moved = insert(target).from_select(columns, select(*(gone.c[name] for name in columns)))
+    db.execute(moved.add_cte(gone))
+
+
 def has_offsets(name: str) -> Any:
     """Return the condition that a dataset has offsets of a stream."""
     return select(true()).select_from(ALL_OFFSETS).where(ALL_OFFSETS.c.dataset == name).exists()
