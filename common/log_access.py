@@ -3,7 +3,8 @@
 A token allows one question (an attempt, a range of bytes, a time to wait) for 30 seconds, once, at
 the workers of one database. The key is a file that its owner alone may read, and that every host
 with a worker, and every host from which logs are read, needs a copy of. Nothing here sends, serves
-or opens a log.
+or opens a log. Questions of other kinds have the same tokens with another scheme
+(`common.page_access`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from common.errors import SchedulerError
@@ -36,7 +37,7 @@ GOOD_FOR: Final = timedelta(seconds=30)
 SCHEME: Final = "Orcaflow-Log"
 
 _KEY: Final = re.compile(rb"[0-9a-f]{64}\n?")
-_TOKEN: Final = re.compile(r"Orcaflow-Log ([0-9]{1,12})\.([0-9a-f]{32})\.([0-9a-f]{64})")
+_TOKEN: Final = re.compile(r"(Orcaflow-[A-Z][a-z]+) ([0-9]{1,12})\.([0-9a-f]{32})\.([0-9a-f]{64})")
 _NUMBERS: Final = {
     "instance": 2**31 - 1,
     "task": 2**31 - 1,
@@ -55,12 +56,25 @@ class LogAccessError(SchedulerError):
     """A token is refused; the text says why, and nothing about the key."""
 
 
+class Question(Protocol):
+    """A question to a worker that takes a token."""
+
+    scheme: ClassVar[str]
+    """The scheme of the header `Authorization`, another one for each kind of question."""
+
+    def query(self) -> str:
+        """Return the query of a URL; what is signed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuestion:
     """At most `most` bytes of an attempt's log from an offset on.
 
     If there are none yet, the answer may take `wait_seconds`.
     """
+
+    scheme: ClassVar[str] = SCHEME
 
     instance: int
     task: int
@@ -150,10 +164,11 @@ def _read(path: Path) -> bytes:
     return bytes.fromhex(content.decode())
 
 
-def token(key: bytes, *, cluster: str, question: LogQuestion, now: float) -> str:
+def token(key: bytes, *, cluster: str, question: Question, now: float) -> str:
     """Return the value of the header `Authorization` for a question; `now` is in POSIX seconds."""
     nonce = secrets.token_hex(16)
-    return f"{SCHEME} {now:.0f}.{nonce}.{_signature(key, cluster, question, f'{now:.0f}', nonce)}"
+    signature = _signature(key, cluster, question, f"{now:.0f}", nonce)
+    return f"{question.scheme} {now:.0f}.{nonce}.{signature}"
 
 
 class LogGuard:
@@ -166,12 +181,12 @@ class LogGuard:
         self._used: set[str] = set()
         self._in_order: deque[tuple[float, str]] = deque()
 
-    def check(self, header: str, question: LogQuestion, *, now: float) -> None:
+    def check(self, header: str, question: Question, *, now: float) -> None:
         """Raise `LogAccessError` unless the header allows the question."""
         found = _TOKEN.fullmatch(header)
-        if found is None:
+        if found is None or found[1] != question.scheme:
             raise LogAccessError("a token is needed")
-        issued, nonce, signature = found.groups()
+        _, issued, nonce, signature = found.groups()
         expected = _signature(self._key, self._cluster, question, issued, nonce)
         if not hmac.compare_digest(expected, signature):
             raise LogAccessError(
@@ -192,6 +207,6 @@ class LogGuard:
             self._in_order.append((now, nonce))
 
 
-def _signature(key: bytes, cluster: str, question: LogQuestion, issued: str, nonce: str) -> str:
-    text = f"{SCHEME}\n{cluster}\n{question.query()}\n{issued}\n{nonce}"
+def _signature(key: bytes, cluster: str, question: Question, issued: str, nonce: str) -> str:
+    text = f"{question.scheme}\n{cluster}\n{question.query()}\n{issued}\n{nonce}"
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

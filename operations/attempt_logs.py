@@ -23,7 +23,8 @@ from operations.log_pieces import LogSource, Piece, last_piece
 from operations.session import Session
 from operations.task_log import LogMissingError
 from operations.tasks import find_task
-from operations.worker_logs import WorkerLogError, source_anywhere
+from operations.worker_calls import WorkerCallError
+from operations.worker_logs import source_anywhere
 
 PATIENCE: Final = timedelta(seconds=1.5)
 """No worker is waited for longer; a log is found, or not, within three times of it."""
@@ -53,7 +54,7 @@ def opened_source(session: Session, task: TaskInstanceView) -> Iterator[LogSourc
             yield found
     except NotAllowedError as error:
         raise LogMissingError(str(error)) from error
-    except WorkerLogError as error:
+    except WorkerCallError as error:
         raise SourceGoneError(str(error)) from error
 
 
@@ -111,7 +112,7 @@ class FollowedLog:
                 return None
         try:
             return _piece(self._task, self._source.piece(start, most))
-        except WorkerLogError as error:
+        except WorkerCallError as error:
             raise SourceGoneError(str(error)) from error
 
     def close(self) -> None:

@@ -9,16 +9,12 @@ in size and in time.
 from __future__ import annotations
 
 import http.client
-import io
-import json
-import os
 import re
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from common.clock import SystemClock
 from common.errors import SchedulerError, ServiceUnreachableError
@@ -32,14 +28,11 @@ from operations.log_pieces import Log, LogSource, Piece
 from operations.session import Session, operation
 from operations.stored_logs import stored_log
 from operations.task_log import LogElsewhereError, LogMissingError, opened_file
+from operations.worker_calls import WorkerCallError, call
 
 PATIENCE: Final = timedelta(seconds=5)
 _LONGEST: Final = 2 * 1024**3
 _SIZE: Final = re.compile("[0-9]{1,19}")
-
-
-class WorkerLogError(SchedulerError):
-    """A worker does not hand a log over; the text names the worker and the reason."""
 
 
 class WorkerLog:
@@ -66,7 +59,7 @@ class WorkerLog:
         self.piece(0, 0)
 
     def piece(self, start: int, most: int, wait_seconds: int = 0) -> Piece:
-        """Ask for some bytes; `WorkerLogError` if the worker does not answer as it should."""
+        """Ask for some bytes; `WorkerCallError` if the worker does not answer as it should."""
         question = LogQuestion(
             instance=self._instance,
             task=self._task,
@@ -84,7 +77,7 @@ class WorkerLog:
         )
         self._read += len(found.body)
         if self._read > _LONGEST:
-            raise WorkerLogError(f"worker {self._address} sends more than any log may hold")
+            raise WorkerCallError(f"worker {self._address} sends more than any log may hold")
         return found
 
 
@@ -97,118 +90,28 @@ def ask(
     patience: timedelta = PATIENCE,
     tls: ssl.SSLContext | None = None,
 ) -> Piece:
-    """Ask a worker; `WorkerLogError` if it does not answer in time, or with anything else.
+    """Ask a worker; `WorkerCallError` if it does not answer in time, or with anything else.
 
     `tls` is what its certificate and its name are checked by; without, the port speaks no TLS.
     """
-    clock = SystemClock()
-    allowed = token(key, cluster=cluster, question=question, now=clock.now().timestamp())
-    seconds = patience.total_seconds() + question.wait_seconds
-    until = clock.monotonic() + seconds
-    host, _, port = address.rpartition(":")
-    try:
-        connection = _connection(host.strip("[]"), int(port), seconds, tls)
-        try:
-            connection.request(
-                "GET", f"{PATH}?{question.query()}", headers={"Authorization": allowed}
-            )
-            with _in_time(connection.sock, until) as answering:
-                response = http.client.HTTPResponse(answering, method="GET")
-                response.begin()
-                most = question.most if response.status == http.client.OK else 1000
-                body = b""
-                while len(body) <= most and (piece := response.read1(most + 1 - len(body))):
-                    body += piece
-                response.close()
-        finally:
-            connection.close()
-    except TimeoutError as error:
-        raise WorkerLogError(f"worker {address} answers too slowly") from error
-    except ssl.SSLCertVerificationError as error:
-        raise WorkerLogError(
-            f"worker {address} has no certificate that is trusted here: {error.verify_message};"
-            " see worker.tls_ca_file"
-        ) from error
-    except ssl.SSLError as error:
-        raise WorkerLogError(
-            f"worker {address} speaks no TLS ({error.reason}), and worker.tls is set here"
-        ) from error
-    except (http.client.BadStatusLine, ConnectionResetError) as error:
-        hint = "" if tls is not None else "; if it speaks TLS, set worker.tls here too"
-        raise WorkerLogError(
-            f"worker {address} does not answer ({type(error).__name__}){hint}"
-        ) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise WorkerLogError(
-            f"worker {address} does not answer ({type(error).__name__})"
-        ) from error
-    if response.status != http.client.OK:
-        raise WorkerLogError(f"worker {address} refuses: {_reason(response.status, body)}")
-    told = response.getheader("Log-Size") or ""
+    now = SystemClock().now().timestamp()
+    answered = call(
+        address,
+        f"{PATH}?{question.query()}",
+        allowed=token(key, cluster=cluster, question=question, now=now),
+        most=question.most,
+        seconds=patience.total_seconds() + question.wait_seconds,
+        tls=tls,
+    )
+    body = answered.body
+    if answered.status != http.client.OK:
+        raise WorkerCallError(f"worker {address} refuses: {answered.reason}")
+    told = answered.headers.get("Log-Size") or ""
     size = int(told) if _SIZE.fullmatch(told) else -1
     if len(body) > question.most or not 0 <= size <= _LONGEST:
-        raise WorkerLogError(f"worker {address} answers something else than was asked for")
+        raise WorkerCallError(f"worker {address} answers something else than was asked for")
     # Behind a cut there is nothing but what came after it.
     return Piece(body, size, min(question.start, size))
-
-
-def _connection(
-    host: str, port: int, seconds: float, tls: ssl.SSLContext | None
-) -> http.client.HTTPConnection:
-    if tls is None:
-        return http.client.HTTPConnection(host, port, timeout=seconds)
-    return http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
-
-
-class _InTime(socket.socket):
-    """A socket whose answer has to be over by a moment, however slowly its bytes come."""
-
-    def __init__(self, taken: socket.socket, until: float) -> None:
-        super().__init__(fileno=os.dup(taken.fileno()))
-        self._until = until
-
-    def recv_into(self, *given: Any) -> int:
-        self.settimeout(_left(self._until))
-        return super().recv_into(*given)
-
-
-class _InTimeTls(io.RawIOBase):
-    """The same of a socket with TLS, which can't be taken over by another one."""
-
-    def __init__(self, taken: ssl.SSLSocket, until: float) -> None:
-        super().__init__()
-        self._taken = taken
-        self._until = until
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        """Return the reader, as the parser of answers asks for it."""
-        assert mode == "rb"
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._taken.settimeout(_left(self._until))
-        return self._taken.recv_into(buffer)
-
-
-def _in_time(taken: socket.socket, until: float) -> Any:
-    return _InTimeTls(taken, until) if isinstance(taken, ssl.SSLSocket) else _InTime(taken, until)
-
-
-def _left(until: float) -> float:
-    left = until - SystemClock().monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-def _reason(status: int, body: bytes) -> str:
-    try:
-        return str(json.loads(body)["error"])[:300]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return f"HTTP {status}"
 
 
 @operation
@@ -291,7 +194,7 @@ def _at_workers(
                 break
             try:
                 return WorkerLog(address, ids, key=key, cluster=cluster, patience=patience, tls=tls)
-            except WorkerLogError as error:
+            except WorkerCallError as error:
                 tried.append(str(error))
     stored = stored_log(session, (task.process_instance_id, task.id), tried, patience=patience)
     if stored is not None:

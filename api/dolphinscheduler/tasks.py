@@ -18,7 +18,8 @@ from operations.errors import UsageError
 from operations.projects import check_in
 from operations.task_log import LogElsewhereError, LogMissingError
 from operations.tasks import find_task, force_success
-from operations.worker_logs import WorkerLogError, opened_anywhere
+from operations.worker_calls import WorkerCallError
+from operations.worker_logs import opened_anywhere
 
 _MOST_LINES: Final = 100_000
 _MOST_CHARACTERS: Final = 10_000_000
@@ -134,7 +135,7 @@ def _pieces(call: Call, number: int) -> Iterator[str]:
     try:
         with opened_anywhere(call.session, task) as log:
             yield from log.rest()
-    except (LogMissingError, LogElsewhereError, WorkerLogError) as error:
+    except (LogMissingError, LogElsewhereError, WorkerCallError) as error:
         raise RefusedError(Status.LOG, more=str(error)) from error
 
 

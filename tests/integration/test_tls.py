@@ -30,7 +30,7 @@ from common.registry.protocol import Registry, RegistryUnavailableError
 from common.store.connect import engine
 from common.tls import worker_client_context, worker_server_context
 from operations.health import health
-from operations.worker_logs import WorkerLogError
+from operations.worker_calls import WorkerCallError
 from tests.conftest import ZookeeperRoot
 from tests.log_workers import Worker
 
@@ -256,10 +256,10 @@ def test_logs_and_health_of_a_worker_are_read_by_tls_from_whoever_proves_its_nam
         assert health("127.0.0.1", port, certificate=settings.tls_cert_file)[0] == "ready"
         assert health("127.0.0.1", port)[0] == "not answering"
         with pytest.raises(
-            WorkerLogError, match=r"self-signed .*worker\.tls_ca_file|unable to get"
+            WorkerCallError, match=r"self-signed .*worker\.tls_ca_file|unable to get"
         ):
             worker.ask(tls=other)
-        with pytest.raises(WorkerLogError, match=r"set worker\.tls here too"):
+        with pytest.raises(WorkerCallError, match=r"set worker\.tls here too"):
             worker.ask()
         # One who waits for more has the answer by the same connection.
         worker.running.add(34)
@@ -281,7 +281,7 @@ def test_logs_and_health_of_a_worker_are_read_by_tls_from_whoever_proves_its_nam
     ):
         with (
             closing(Worker(tmp_path / "logs", tls=shown)) as worker,
-            pytest.raises(WorkerLogError, match=reason),
+            pytest.raises(WorkerCallError, match=reason),
         ):
             worker.ask(tls=trusting)
 

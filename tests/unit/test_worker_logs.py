@@ -22,7 +22,8 @@ from common.log_access import (
     token,
 )
 from operations.log_pieces import Piece
-from operations.worker_logs import WorkerLogError, ask
+from operations.worker_calls import WorkerCallError
+from operations.worker_logs import ask
 from tests.log_workers import CLUSTER, KEY, Worker
 
 NOW = 1_800_000_000.0
@@ -191,12 +192,12 @@ def test_x1_what_stands_in_place_of_a_log_is_not_handed_over(
     path = root / "7" / "12" / "34.log"
     path.unlink()
     put(path)
-    with pytest.raises(WorkerLogError, match="refuses: there is no such log here"):
+    with pytest.raises(WorkerCallError, match="refuses: there is no such log here"):
         worker.log()
 
 
 def test_a_worker_of_another_cluster_hands_nothing_over(worker: Worker) -> None:
-    with pytest.raises(WorkerLogError, match="refuses: the token is not of this cluster"):
+    with pytest.raises(WorkerCallError, match="refuses: the token is not of this cluster"):
         ask(worker.address, LogQuestion(instance=12, task=34), key=KEY, cluster="beef")
 
 
@@ -240,14 +241,14 @@ def test_a_worker_that_lies_is_not_believed(sent: bytes, why: str) -> None:
         thread.start()
         stack.callback(thread.join, 30)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(WorkerLogError, match=why):
+        with pytest.raises(WorkerCallError, match=why):
             ask(address, LogQuestion(instance=1, task=2, most=1000), key=KEY, cluster=CLUSTER)
 
 
 def test_a_worker_that_is_gone_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-    with pytest.raises(WorkerLogError, match=f"{address} does not answer"):
+    with pytest.raises(WorkerCallError, match=f"{address} does not answer"):
         ask(address, LogQuestion(instance=1, task=2), key=KEY, cluster=CLUSTER)
 
 
@@ -269,5 +270,5 @@ def test_a_worker_that_does_not_go_on_is_not_waited_for(sent: bytes) -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         question = LogQuestion(instance=1, task=2, most=1000)
         patience = timedelta(milliseconds=50)
-        with pytest.raises(WorkerLogError, match="answers too slowly"):
+        with pytest.raises(WorkerCallError, match="answers too slowly"):
             ask(address, question, key=KEY, cluster=CLUSTER, patience=patience)
