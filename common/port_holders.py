@@ -43,7 +43,7 @@ def holder(port: int) -> str:
     Returns "" if no program is found.
     """
     found = listener_of(port) or next(iter(sockets_at(port)), None)
-    pid = (None if found is None else _process(found)) or min(_bound_to(port), default=None)
+    pid = (None if found is None else process_of(found)) or min(_bound_to(port), default=None)
     if pid is None:
         return "" if found is None else f" ({_hidden(found.uid)})"
     # A process can change its environment, so the run is only a hint.
@@ -61,7 +61,7 @@ def processes_at(port: int) -> list[int]:
     bound; then these are processes of all accounts.
     """
     sockets = sockets_at(port)
-    found = {_process(each) for each in sockets}
+    found = {process_of(each) for each in sockets}
     holders = {pid for pid in found if pid is not None}
     if not sockets or None in found:
         holders |= _bound_to(port)
@@ -78,7 +78,16 @@ def hidden_accounts(port: int) -> set[int]:
     """
     if os.geteuid() != 0 or _bound_to(port):
         return set()
-    return {each.uid for each in sockets_at(port) if _process(each) is None}
+    return {each.uid for each in sockets_at(port) if process_of(each) is None}
+
+
+def process_of(listener: Listener) -> int | None:
+    """Return a process that has this socket; None if this account sees none."""
+    wanted = f"socket:[{listener.inode}]"
+    for pid in _pids():
+        if any(target == wanted for _, target in _descriptors(pid)):
+            return pid
+    return None
 
 
 def account_name(uid: int | None) -> str:
@@ -99,14 +108,6 @@ def _hidden(uid: int) -> str:
         f"a program of account {account} that hides its socket: end the programs of {account}, one"
         " by one"
     )
-
-
-def _process(listener: Listener) -> int | None:
-    wanted = f"socket:[{listener.inode}]"
-    for pid in _pids():
-        if any(target == wanted for _, target in _descriptors(pid)):
-            return pid
-    return None
 
 
 def _bound_to(port: int) -> set[int]:

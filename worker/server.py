@@ -42,6 +42,7 @@ from common.log_store.process import LogStoreProcess
 from common.model.cluster import NodeKind, ip_number
 from common.model.offers import names_of
 from common.model.streams.consumer import allowed_environment
+from common.page_access import PATH as PAGE_PATH
 from common.parameter_keys import parameter_keys
 from common.port_freeing import make_room
 from common.registry.config import registry_config
@@ -103,12 +104,14 @@ from worker.loops.order_loop import OrderLoop, TopologyOrderLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop, warden_command
+from worker.page_server import PageServer
 from worker.processes.fork_servers import ForkServers
 from worker.processes.limits import limits_of
 from worker.processes.log_cutting import LogCutter
 from worker.processes.lost_attempts import end_lost
 from worker.processes.shim_link import Shim
 from worker.processes.supervising import Supervisor
+from worker.spark.host.folders import own_folder
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.tags import prefix
@@ -273,15 +276,19 @@ class WorkerServer:
             service.add(BeatLoop(topologies, running=supervisor.running))
             caches = orders.cache, topologies.cache
             stack.callback(self._add_hints(service, worker, caches).close)
+            guard = LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster)
             logs_of_tasks = LogServer(
                 config.home / "tasks" / "logs",
-                guard=LogGuard(read_key(log_key_file(config), makes=True), cluster=cluster),
+                guard=guard,
                 clock=self._clock,
                 runs_here=lambda task: task in supervisor.running(),
                 wake=lambda: self._wakes.wake(LogServer.name),
             )
             self._wakes.by_name[LogServer.name] = service.add(logs_of_tasks).wake
             health.add(LOG_PATH, logs_of_tasks.answer)
+            servers = own_folder(config.home, settings.port)
+            pages = PageServer(supervisor, servers, guard=guard, clock=self._clock)
+            health.add(PAGE_PATH, pages.answer)
             stack.callback(logs_of_tasks.close)
             self._wakes.by_name[TailLoop.name] = service.add(OutageTolerant(self._tails)).wake
             if self._stored is not None:

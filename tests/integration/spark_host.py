@@ -283,6 +283,20 @@ class SparkHost:
         """The running jobs of all servers."""
         return running_jobs(self.directory)
 
+    def places(self) -> list[Place]:
+        """The places of all servers, without a session."""
+        return [
+            Place(
+                port=int(conf["spark.connect.grpc.binding.port"]),
+                token="",
+                session_id="",
+                application_id=_application(conf),
+                ui_link=_page(conf),
+                page_token=page_token(conf),
+            )
+            for conf in _servers(self.directory).values()
+        ]
+
     def places_of_jobs(self) -> set[Place]:
         """The sessions that run jobs, by the tags of these."""
         return {

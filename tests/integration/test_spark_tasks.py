@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 
+from common.clock import SystemClock
+from common.log_access import token
 from common.model.failures import FailureReason
 from common.model.quality import QualityState
 from common.model.states import TaskState
+from common.page_access import MOST_BYTES, PATH, PageQuestion
 from common.spark_config import SparkConfig
 from common.store.worker.ports import AttemptEnd, DataSource
+from operations.worker_calls import Answered, call
+from tests.fake_drivers import Attempts, a_page_server
 from tests.integration.spark_host import WARM_PROFILES, SparkHost
 from tests.integration.worker_host import Host, wait_until_gone
 from worker.launcher import seen_by_tasks
@@ -26,6 +31,7 @@ from worker.launching.base import TaskSettings
 pytestmark = pytest.mark.slow
 
 PASSWORD = "hunter2hunter2"
+KEY = bytes(range(32))
 CLASSIC = {"profile": "classic", "master": "local[1]"}
 
 
@@ -209,6 +215,40 @@ print("trace", os.environ["TRACEPARENT"])
     assert end.state is TaskState.SUCCESS, tasks.log
     assert re.search(r"^parent [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", tasks.log, re.MULTILINE)
     assert re.search(r"^trace 00-[0-9a-f]{32}-[0-9a-f]{16}-01$", tasks.log, re.MULTILINE)
+
+
+def test_the_pages_of_a_server_are_fetched_with_links_below_their_prefix(
+    warm: SparkHost, tmp_path: Path
+) -> None:
+    base = "/spark-ui/1.2"
+    (place, *_) = warm.places()
+    attempts = Attempts()
+    attempts.write_link(1, tmp_path, place.ui_link)
+    with a_page_server(attempts, warm.directory, KEY, "c") as address:
+
+        def get(path: str) -> Answered:
+            question = PageQuestion(task=1, path=path, base=base, sees_shared=True)
+            now = SystemClock().now().timestamp()
+            return call(
+                address,
+                f"{PATH}?{question.query()}",
+                allowed=token(KEY, cluster="c", question=question, now=now),
+                most=MOST_BYTES,
+                seconds=60,
+            )
+
+        page = get("jobs/")
+        assert (page.status, page.headers["Content-Type"]) == (200, "text/html")
+        links = set(re.findall(r'(?:href|src)="(/[^"]*)"', page.body.decode()))
+        assert f"{base}/stages/" in links
+        assert {each for each in links if not each.startswith(f"{base}/")} == set()
+        files = sorted(each for each in links if "/static/" in each)
+        assert files
+        for each in files:
+            assert get(each.removeprefix(f"{base}/")).status == 200, each
+        executors = get(f"api/v1/applications/{place.application_id}/allexecutors")
+        assert [each["id"] for each in json.loads(executors.body)] == ["driver"]
+        assert place.page_token.encode() not in page.body
 
 
 _WITH_PACKAGE = """
