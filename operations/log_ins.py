@@ -305,6 +305,19 @@ def principal_of_session(
     )
 
 
+def principal_with_key(engine: Engine, user_id: int, key: str) -> Principal | None:
+    """Return the principal of the user's session with this key; None if it has ended.
+
+    A key proves nothing: the caller has checked a signature that names it.
+    """
+    with engine.connect() as db:
+        session_hash = store.session_with_key(db, user_id, key)
+        holder = None if session_hash is None else store.holder_of_session(db, session_hash)
+    if holder is None or holder.user_id != user_id:
+        return None
+    return Principal(user_id=user_id, user_name=holder.user_name, session_hash=session_hash)
+
+
 def list_sessions(session: Session) -> list[SessionView]:
     """The sessions of the user who asks, the last used first."""
     _check_whole_user(session.principal)

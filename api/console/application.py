@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from api.marking import marked
 from common.model.spark import ids_in, web_link
 from operations.texts import size
 
 _MOST_IDS: Final = 3
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _MOVED: Final = (
     (marked("Read"), "rows_in", "bytes_in"),
     (marked("Written"), "rows_out", "bytes_out"),
@@ -41,6 +43,7 @@ class ShownApplication:
 
     ids: tuple[str, ...]
     ui: str | None
+    """The path or the address of Spark's UI."""
     history: str | None
     tasks: int
     done: int
@@ -60,7 +63,7 @@ def application_of(task: Mapping[str, Any]) -> ShownApplication | None:
     factor = task["memory_factor"]
     return ShownApplication(
         ids=ids[-_MOST_IDS:],
-        ui=None if is_over else web_link(task["ui_link"]) or None,
+        ui=None if is_over else _ui_of(task),
         history=web_link(task["history_link"]) or None,
         tasks=progress.get("tasks", 0),
         done=min(progress.get("tasks_done", 0), progress.get("tasks", 0)),
@@ -70,6 +73,21 @@ def application_of(task: Mapping[str, Any]) -> ShownApplication | None:
         moved=tuple(_moved(progress)),
         memory_factor=None if factor == 1 else f"× {factor:g}",
     )
+
+
+def _ui_of(task: Mapping[str, Any]) -> str | None:
+    """Return the link to the UI: by the worker if it is on the worker's computer.
+
+    The UI of a driver elsewhere is behind a cluster manager, which checks its users itself.
+    """
+    link = web_link(task["ui_link"])
+    try:
+        host = urlsplit(link).hostname
+    except ValueError:
+        return None
+    if host in _LOOPBACK or host == urlsplit(f"//{task['host']}").hostname:
+        return f"/tasks/{task['id']}/spark-ui"
+    return link or None
 
 
 def _moved(progress: Mapping[str, int]) -> list[Moved]:

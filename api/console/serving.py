@@ -44,6 +44,7 @@ from api.console.pages import (
     schedule,
     schedule_form,
     script,
+    spark_ui,
     streams,
     topologies,
     versions,
@@ -74,6 +75,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *run.PAGES,
     *log.PAGES,
     *script.PAGES,
+    *spark_ui.PAGES,
     *calendar.PAGES,
     *lists.PAGES,
     *schedule_form.PAGES,
@@ -108,6 +110,7 @@ def add_to(app: FastAPI) -> None:
         Route(log_in.PATH, _plain(log_in.enter), methods=["POST"]),
         Route(LANGUAGE_PATH, _plain(_choose_language), methods=["POST"]),
         Route(f"{STATIC}/{{digest}}/{{name}}", _plain(static), methods=["GET"]),
+        Route(spark_ui.PATH, _plain(spark_ui.show), methods=["GET"]),
         *pages,
     ]
 

@@ -94,6 +94,8 @@ def as_told(page: Page, wanted: Outcome, answer: Any) -> bool:
         return str(status) == wanted.value
     if page.path == "/cluster":
         return status == 503  # ZooKeeper is away.
+    if page.path == "/tasks/{id}/spark-ui":
+        return status == 409  # The task has ended.
     # A verb that does not fit the state of the run is refused by its reason.
     shows = ("/check", "/test", "/tokens", "/simulate")
     is_shown = page.method == "GET" or page.path.endswith(shows)
@@ -476,7 +478,7 @@ def test_every_path_without_a_page_is_of_programs_or_leads_to_a_page(app: FastAP
         for each in app.routes
         if each.path not in pages  # type: ignore[attr-defined]
     }
-    assert firsts == {*PROGRAMS, "oidc", "static"}
+    assert firsts == {*PROGRAMS, "oidc", "spark-ui", "static"}
 
 
 def test_lists_go_on_and_choose(client: TestClient, ada: str, db: Engine) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from api.console.application import Moved, application_of
 
 
 def a_document(**values: Any) -> dict[str, Any]:
     given: dict[str, Any] = dict.fromkeys(("progress", "app_link", "ui_link", "history_link"))
-    return {**given, "end_time": None, "memory_factor": 1.0, **values}
+    about = {"id": 7, "host": "10.0.0.3:1234", "end_time": None, "memory_factor": 1.0}
+    return {**given, **about, **values}
 
 
 def test_an_attempt_that_has_told_of_no_application_has_none() -> None:
@@ -56,3 +59,15 @@ def test_links_lead_to_the_web_alone_and_that_of_a_driver_ends_with_it() -> None
     assert links(**good, end_time=datetime.now(UTC)) == (None, "https://history/app-1")
     for hostile in ("javascript:alert(1)", "http://a b", "https://a\nb", "", "//w1"):
         assert links(ui_link=hostile, history_link=hostile) == (None, None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.3"])
+def test_the_ui_of_a_driver_at_the_worker_s_computer_is_opened_through_the_api_server(
+    host: str,
+) -> None:
+    found = application_of(a_document(app_link="app-1", ui_link=f"http://{host}:4040"))
+    assert found is not None
+    assert found.ui == "/tasks/7/spark-ui"
+    broken = application_of(a_document(app_link="app-1", ui_link="http://[::1:4040"))
+    assert broken is not None
+    assert broken.ui is None

@@ -164,6 +164,17 @@ def key_of(session_hash: str) -> str:
     return session_hash[:_KEY_CHARACTERS]
 
 
+def session_with_key(db: Connection, user_id: int, key: str) -> str | None:
+    """Read the hash of the user's session with this key, if it has not expired."""
+    found = db.scalars(
+        select(session.c.id)
+        .where(session.c.user_id == user_id)
+        .where(func.left(session.c.id, _KEY_CHARACTERS) == key)
+        .where(_is_good())
+    ).all()
+    return found[0] if len(found) == 1 else None
+
+
 def holder_of_session(db: Connection, session_hash: str) -> SessionHolder | None:
     """Read the enabled user of a session that has not expired."""
     for row in _holder().rows(db, {"session_hash": session_hash}):

@@ -123,6 +123,12 @@ def seen_projects(principal: Principal, project_id: ColumnElement[Any]) -> Colum
     return seen if principal.projects is None else and_(project_id.in_(principal.projects), seen)
 
 
+def sees_every_project(db: Connection, principal: Principal) -> bool:
+    """Return True if the principal may see all projects that exist."""
+    hidden = select(project.c.id).where(~seen_projects(principal, project.c.id))
+    return not db.scalar(select(hidden.exists()))
+
+
 def told_seen(project_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Build the same for a fixed statement, which is given the values of `told`."""
     allowed = bindparam("scope", type_=Integer).op("&")(int(Action.VIEW)) != 0
