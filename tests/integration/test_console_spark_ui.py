@@ -87,7 +87,7 @@ def opened(client: TestClient, task: int, session: str) -> str:
     return str(answer.headers["location"])
 
 
-def test_x103_the_ui_of_a_task_is_one_click_away_and_acts_for_nobody(
+def test_x105_the_ui_of_a_task_is_one_click_away_and_acts_for_nobody(
     client: TestClient, ada: str, tasks: Tasks
 ) -> None:
     panel = get(client, f"/runs/{tasks.run}?task=a", ada).text
@@ -120,7 +120,7 @@ def test_x103_the_ui_of_a_task_is_one_click_away_and_acts_for_nobody(
     assert "cookie" not in seen_by(get(client, place, ada).content)[1]
 
 
-def test_x103_a_shared_server_is_shown_to_users_who_see_every_project(
+def test_x105_a_shared_server_is_shown_to_users_who_see_every_project(
     client: TestClient, ada: str, owner: Session, tasks: Tasks
 ) -> None:
     place = opened(client, tasks.shared, ada)
@@ -134,7 +134,7 @@ def test_x103_a_shared_server_is_shown_to_users_who_see_every_project(
     assert client.get(opened(client, tasks.shared, root)).status_code == 200
 
 
-def test_x103_a_link_ends_with_its_session_its_right_and_its_time(
+def test_x105_a_link_ends_with_its_session_its_right_and_its_time(
     client: TestClient, ada: str, owner: Session, db: Engine, tasks: Tasks
 ) -> None:
     place = opened(client, tasks.own, ada)

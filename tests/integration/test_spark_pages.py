@@ -81,7 +81,7 @@ def test_a_page_comes_from_the_task_s_driver_or_server_with_its_token(
     assert not {"set-cookie", "content-security-policy"} & kept.keys()
 
 
-def test_x103_the_pages_of_a_shared_server_are_for_users_who_see_every_project(
+def test_x105_the_pages_of_a_shared_server_are_for_users_who_see_every_project(
     worker: Worker,
 ) -> None:
     answered = worker.get(SHARED, sees_shared=False)
@@ -91,7 +91,7 @@ def test_x103_the_pages_of_a_shared_server_are_for_users_who_see_every_project(
     assert worker.get(OWN, sees_shared=False).status == 200
 
 
-def test_x103_a_port_that_an_attempt_has_written_down_leads_to_its_own_processes_alone(
+def test_x105_a_port_that_an_attempt_has_written_down_leads_to_its_own_processes_alone(
     worker: Worker,
 ) -> None:
     # The driver of another attempt, and a port of the cluster.
@@ -109,7 +109,7 @@ def test_x103_a_port_that_an_attempt_has_written_down_leads_to_its_own_processes
 
 
 @AS_ROOT
-def test_x103_a_program_of_another_account_gets_neither_request_nor_token(worker: Worker) -> None:
+def test_x105_a_program_of_another_account_gets_neither_request_nor_token(worker: Worker) -> None:
     with an_outsider() as outsider:
         worker.link(LYING, worker.folders[LYING], outsider.port)
         assert worker.get(LYING).status == 404
@@ -134,7 +134,7 @@ def test_errors_and_pages_that_are_too_large_are_not_passed_on(worker: Worker) -
     assert len(large.body) < 200
 
 
-def test_x103_a_link_in_the_place_of_a_token_is_not_followed(worker: Worker) -> None:
+def test_x105_a_link_in_the_place_of_a_token_is_not_followed(worker: Worker) -> None:
     file = worker.folders[OWN] / "spark_1.token"
     kept = file.with_name("elsewhere")
     file.rename(kept)
@@ -145,7 +145,7 @@ def test_x103_a_link_in_the_place_of_a_token_is_not_followed(worker: Worker) -> 
         kept.replace(file)
 
 
-def test_x103_a_question_without_a_token_is_refused(worker: Worker) -> None:
+def test_x105_a_question_without_a_token_is_refused(worker: Worker) -> None:
     question = PageQuestion(task=OWN, path="jobs/", base=BASE, sees_shared=True)
     answered = call(worker.address, f"{PATH}?{question.query()}", allowed="", most=1000, seconds=30)
     assert (answered.status, json.loads(answered.body)["error"]) == (401, "a token is needed")

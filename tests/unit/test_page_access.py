@@ -41,7 +41,7 @@ def test_pages_files_and_documents_that_show_no_settings_are_fetched(path: str) 
         *("jobs/\r\nX: y", "jobs", "static/", "http://elsewhere/jobs/", "//elsewhere/jobs/"),
     ],
 )
-def test_x103_no_other_page_of_spark_is_fetched(path: str) -> None:
+def test_x105_no_other_page_of_spark_is_fetched(path: str) -> None:
     assert not is_page(path)
     with pytest.raises(ValueError, match="is not shown here"):
         PageQuestion.read(replace(QUESTION, path=path).query())
@@ -66,12 +66,12 @@ def test_what_is_signed_is_read_as_it_was_meant() -> None:
         "x" * 10_001,
     ],
 )
-def test_x103_a_malformed_question_is_refused(query: str) -> None:
+def test_x105_a_malformed_question_is_refused(query: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         PageQuestion.read(query)
 
 
-def test_x103_a_token_for_one_question_allows_no_other() -> None:
+def test_x105_a_token_for_one_question_allows_no_other() -> None:
     guard = LogGuard(KEY, cluster="c")
     allowed = token(KEY, cluster="c", question=QUESTION, now=1000)
     log = LogQuestion(instance=1, task=34)
