@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -285,29 +286,12 @@ class SparkHost:
 
     def places(self) -> list[Place]:
         """The places of all servers, without a session."""
-        return [
-            Place(
-                port=int(conf["spark.connect.grpc.binding.port"]),
-                token="",
-                session_id="",
-                application_id=_application(conf),
-                ui_link=_page(conf),
-                page_token=page_token(conf),
-            )
-            for conf in _servers(self.directory).values()
-        ]
+        return [_place(conf) for conf in _servers(self.directory).values()]
 
     def places_of_jobs(self) -> set[Place]:
         """The sessions that run jobs, by the tags of these."""
         return {
-            Place(
-                port=int(conf["spark.connect.grpc.binding.port"]),
-                token="",
-                session_id=tag.partition("_Session_")[2].partition("_")[0],
-                application_id=_application(conf),
-                ui_link=_page(conf),
-                page_token=page_token(conf),
-            )
+            replace(_place(conf), session_id=tag.partition("_Session_")[2].partition("_")[0])
             for conf in _servers(self.directory).values()
             for job in _running_jobs(conf)
             for tag in job["jobTags"]
@@ -576,6 +560,17 @@ def _running_jobs(conf: Mapping[str, str]) -> list[dict[str, Any]]:
     except (OSError, ValueError):
         return []  # It is starting, or has just gone.
     return found
+
+
+def _place(conf: Mapping[str, str]) -> Place:
+    return Place(
+        port=int(conf["spark.connect.grpc.binding.port"]),
+        token="",
+        session_id="",
+        application_id=_application(conf),
+        ui_link=_page(conf),
+        page_token=page_token(conf),
+    )
 
 
 def _page(conf: Mapping[str, str]) -> str:
