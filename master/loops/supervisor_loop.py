@@ -74,7 +74,9 @@ _MOST_NOTICES: Final = 8
 class Streams(Protocol):
     """The partitions and offsets of streams, which others ask for; never waits."""
 
-    def look(self, spec: SupervisorSpec) -> StreamSnapshot | StreamFailure | None:
+    def look(
+        self, spec: SupervisorSpec, *, project_id: int
+    ) -> StreamSnapshot | StreamFailure | None:
         """Return what is known of a supervisor's stream; None while the first answer is awaited."""
         ...
 
@@ -334,11 +336,15 @@ class SupervisorLoop:
         else:
             self._failing[name] = replace(failing, is_known=failing.is_known or is_news)
 
+    def _look(self, kept: _Kept, spec: SupervisorSpec) -> StreamSnapshot | StreamFailure | None:
+        project_id = 0 if kept.pulse is None else kept.pulse.project_id
+        return self._streams.look(spec, project_id=project_id)
+
     def _handle(self, node: Node, kept: _Kept) -> bool:
         """Handle one notice; False if there is none, or the stream has not answered yet."""
         if not kept.notices:
             return False
-        if kept.spec is not None and self._streams.look(kept.spec) is None:
+        if kept.spec is not None and self._look(kept, kept.spec) is None:
             return False
         rows = self._store.load(kept.lease)
         is_first = kept.spec is None
@@ -351,7 +357,7 @@ class SupervisorLoop:
             # Submitted anew while it stopped: stopping is final for this one.
             self._give_up(kept)
             return False
-        stream = self._streams.look(spec)
+        stream = self._look(kept, spec)
         now = self._clock.now()
         if is_first and kept.lease.epoch == 1 and spec.io.start_delay:
             kept.notices, kept.due = NoticeQueue(), now + spec.io.start_delay

@@ -52,7 +52,9 @@ class FixedStreams:
 
     answers: dict[str, StreamSnapshot | StreamFailure] = field(default_factory=dict)
 
-    def look(self, spec: SupervisorSpec) -> StreamSnapshot | StreamFailure | None:
+    def look(
+        self, spec: SupervisorSpec, *, project_id: int
+    ) -> StreamSnapshot | StreamFailure | None:
         return self.answers.get(spec.id)
 
     def forget(self, supervisor: str) -> None:

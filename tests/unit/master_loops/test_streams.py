@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from common.model.streams.consumer import ConsumerPropertyError, librdkafka_properties
 from common.model.streams.spec import EnvironmentSecret, IoConfig, SupervisorSpec, TextFormat
-from master.loops.streams import AskedStreams, StreamUnreachableError
+from master.loops.streams import MOST_AT_ONCE, AskedStreams, StreamUnreachableError
 from master.supervisors.view import StreamFailure, StreamSnapshot
 from tests.broker_questions import ask_kafka
 from tests.mock_kafka import a_broker
@@ -45,22 +46,61 @@ class Brokers:
 
 def test_an_answer_is_awaited_by_nobody() -> None:
     brokers = Brokers()
-    assert brokers.streams.look(a_spec()) is None
+    assert brokers.streams.look(a_spec(), project_id=1) is None
     brokers.say(lambda: SNAPSHOT)
-    assert brokers.streams.look(a_spec()) == SNAPSHOT
-    assert brokers.streams.look(a_spec(topic="others")) is None
+    assert brokers.streams.look(a_spec(), project_id=1) == SNAPSHOT
+    assert brokers.streams.look(a_spec(topic="others"), project_id=1) is None
 
 
 def test_brokers_that_hang_count_as_away_after_a_while() -> None:
     brokers = Brokers()
-    assert brokers.streams.look(a_spec()) is None
+    assert brokers.streams.look(a_spec(), project_id=1) is None
     brokers.clock.move_to(31 * SECOND)
-    found = brokers.streams.look(a_spec())
+    found = brokers.streams.look(a_spec(), project_id=1)
     assert isinstance(found, StreamFailure)
     assert "broker:9092 have not answered for 31 s" in found.reason
     brokers.say(lambda: SNAPSHOT)
-    assert brokers.streams.look(a_spec()) == SNAPSHOT
+    assert brokers.streams.look(a_spec(), project_id=1) == SNAPSHOT
     brokers.streams.forget("flights")
+
+
+def test_x105_brokers_that_hang_delay_only_the_queries_of_their_project() -> None:
+    release, entered, answered = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
+    asked: list[str] = []
+
+    def ask(spec: SupervisorSpec) -> StreamSnapshot:
+        asked.append(spec.io.topic)
+        entered.release()
+        if spec.io.topic.startswith("dev"):
+            assert release.wait(60)
+        return SNAPSHOT
+
+    def spec_of(topic: str) -> SupervisorSpec:
+        spec = a_spec(topic=topic)
+        return replace(spec, schema=replace(spec.schema, dataset=topic))
+
+    clock = VirtualClock()
+    streams = AskedStreams(ask, clock=clock, woken=answered.release)
+    dev = [spec_of(f"dev{number}") for number in range(MOST_AT_ONCE + 4)]
+    for each in dev:
+        assert streams.look(each, project_id=1) is None
+    assert all(entered.acquire(timeout=30) for _ in range(MOST_AT_ONCE))
+    clock.move_to(31 * SECOND)
+    waiting = [each for each in dev if each.io.topic not in asked]
+    assert len(waiting) == 4
+    found = streams.look(waiting[0], project_id=1)
+    assert isinstance(found, StreamFailure)
+    assert "16 other queries of the project wait for answers" in found.reason
+    streams.look(spec_of("prod"), project_id=2)
+    assert answered.acquire(timeout=30)
+    assert streams.look(spec_of("prod"), project_id=2) == SNAPSHOT
+    # The brokers of a supervisor that ended while its query waited are not queried.
+    streams.forget(waiting[0].id)
+    release.set()
+    left = [each for each in dev if each is not waiting[0]]
+    assert all(answered.acquire(timeout=30) for _ in left)
+    assert all(streams.look(each, project_id=1) == SNAPSHOT for each in left)
+    assert sorted(asked) == sorted(["prod", *(each.io.topic for each in left)])
 
 
 def test_an_error_of_the_client_is_a_failure_of_the_stream() -> None:
@@ -72,9 +112,9 @@ def test_an_error_of_the_client_is_a_failure_of_the_stream() -> None:
 
     for answer, reason in ((refuse, "no broker there"), (break_down, "RuntimeError")):
         brokers = Brokers()
-        brokers.streams.look(a_spec())
+        brokers.streams.look(a_spec(), project_id=1)
         brokers.say(answer)
-        found = brokers.streams.look(a_spec())
+        found = brokers.streams.look(a_spec(), project_id=1)
         assert isinstance(found, StreamFailure)
         assert reason in found.reason
         assert SECRET not in found.reason

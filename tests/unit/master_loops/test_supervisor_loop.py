@@ -30,7 +30,9 @@ class Streams:
     answer: StreamSnapshot | StreamFailure
     forgotten: list[str] = field(default_factory=list)
 
-    def look(self, spec: SupervisorSpec) -> StreamSnapshot | StreamFailure | None:
+    def look(
+        self, spec: SupervisorSpec, *, project_id: int
+    ) -> StreamSnapshot | StreamFailure | None:
         return self.answer
 
     def forget(self, supervisor: str) -> None:

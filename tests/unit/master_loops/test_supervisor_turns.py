@@ -44,7 +44,7 @@ from tests.unit.stream_specs import SMALL
 class Streams:
     """A topic with as many partitions as each supervisor has task groups."""
 
-    def look(self, spec: SupervisorSpec) -> StreamSnapshot:
+    def look(self, spec: SupervisorSpec, *, project_id: int) -> StreamSnapshot:
         partitions = range(spec.io.task_count)
         return StreamSnapshot(
             earliest=dict.fromkeys(partitions, 0), latest=dict.fromkeys(partitions, 9)
