@@ -52,6 +52,7 @@ from operations.stream_definitions import (
     put_definition,
     wanted_definition,
 )
+from operations.stream_limits import check_limits
 from operations.stream_offsets import check_stream
 
 _MOST_PARTITION: Final = 2**31 - 1
@@ -126,10 +127,12 @@ def submit_stream(
         _check_dataset(made, session, spec)
         check_stream(made.db, spec, found)
         _check_connection(made.db, spec, made.project_id)
+        is_same = found is not None and found.active and _is_same(found, document, spec)
+        if not is_same:
+            check_limits(made.db, session.config.streams, made.project_id, spec=spec, former=found)
         wanted = wanted_definition(
             made.db, spec.id, place, project_id=made.project_id, is_new=found is None
         )
-        is_same = found is not None and found.active and _is_same(found, document, spec)
         if found is not None and is_same and wanted.is_there:
             made.detail = "unchanged"
             return _submitted(spec, found.version, "unchanged", read.ignored)
@@ -258,6 +261,8 @@ def suspend_stream(session: Session, stream: str, *, suspended: bool) -> int:
             )
         if found.suspended is suspended:
             raise NotAllowedError(f"supervisor {found.id!r} is {word} already")
+        if not suspended:
+            _check_resumption(made.db, session, found)
         store.add_version(
             made.db,
             found.id,
@@ -440,6 +445,19 @@ def _check_dataset(made: Change, session: Session, spec: SupervisorSpec) -> None
             f"dataset {spec.id!r} is another project's; submit this for that one (--project), or"
             " name another dataSource"
         )
+
+
+def _check_resumption(db: Connection, session: Session, found: SupervisorView) -> None:
+    """Raise `NotAllowedError` if the tasks of a suspended supervisor would exceed a limit."""
+    try:
+        spec = read_spec(found.document or {}).spec
+    except InvalidSpecError:
+        # A master names the mistakes, and starts no tasks.
+        return
+    if isinstance(spec, SupervisorSpec):
+        limits = session.config.streams
+        running = replace(spec, suspended=False)
+        check_limits(db, limits, found.project_id, spec=running, former=found)
 
 
 def _check_connection(db: Connection, spec: SupervisorSpec, project_id: int) -> None:

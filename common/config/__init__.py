@@ -36,6 +36,7 @@ from common.config.settings import (
     EmbeddedConfig,
     MasterConfig,
     OidcConfig,
+    StreamsConfig,
     WorkerConfig,
     ZookeeperConfig,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "EmbeddedConfig",
     "MasterConfig",
     "OidcConfig",
+    "StreamsConfig",
     "WorkerConfig",
     "ZookeeperConfig",
     "cluster_zone",

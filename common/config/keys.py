@@ -13,7 +13,7 @@ ENVIRONMENT_PREFIX = "ORCAFLOW_"
 CONF_DIR_VARIABLE = "ORCAFLOW_CONF_DIR"
 
 FILES: Mapping[str, tuple[str, ...]] = {
-    "common.toml": ("", "database", "zookeeper", "command", "embedded"),
+    "common.toml": ("", "database", "zookeeper", "command", "embedded", "streams"),
     "master.toml": ("master",),
     "worker.toml": ("worker", "spark", f"{PROFILES}.{DEFAULT}"),
     "api.toml": ("api", "oidc"),

@@ -110,6 +110,20 @@ class EmbeddedConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsConfig:
+    """Limits of the supervisors of streams, checked when one is submitted or resumed."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _FORBID_UNKNOWN
+
+    max_supervisors_per_project: Positive = 100
+    """Supervisors of a project that have not ended, also suspended ones."""
+    max_tasks_per_supervisor: Positive = 1000
+    """Tasks of a supervisor at a time: taskCount (or taskCountMax) times replicas."""
+    max_tasks_per_project: Positive = 2000
+    """The same for all supervisors of a project that are not suspended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MasterConfig:
     """A master daemon."""
 
@@ -357,6 +371,7 @@ class Config:
     zookeeper: ZookeeperConfig = field(default_factory=ZookeeperConfig)
     command: CommandConfig = field(default_factory=CommandConfig)
     embedded: EmbeddedConfig = field(default_factory=EmbeddedConfig)
+    streams: StreamsConfig = field(default_factory=StreamsConfig)
     master: MasterConfig = field(default_factory=MasterConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)

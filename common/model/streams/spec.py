@@ -154,6 +154,13 @@ class IoConfig:
     bounds: Bounds | None = None
     alerts: AlertRule = AlertRule()
 
+    @property
+    def most_tasks(self) -> int:
+        """The number of reading tasks at a time, if the stream has enough partitions."""
+        scales = self.scaling is not None and self.scaling.enabled
+        most = self.scaling.most if self.scaling is not None and scales else 0
+        return max(self.task_count, most) * self.replicas
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningConfig:

@@ -255,6 +255,12 @@ def definitions_in(db: Connection, project_id: int, *, limit: int) -> list[str]:
     )
 
 
+def hold_project(db: Connection, project_id: int) -> None:
+    """Lock a project until the transaction ends; other rows may refer to it meanwhile."""
+    row = project.c.id
+    db.execute(select(row).where(row == project_id).with_for_update(key_share=True))
+
+
 def active_supervisors_in(db: Connection, project_id: int) -> list[str]:
     """List the supervisors of a project that have not ended."""
     return list(

@@ -129,6 +129,16 @@ def supervisors(
     return [_view(row) for row in rows]
 
 
+def active_supervisors(db: Connection, project_id: int) -> list[SupervisorView]:
+    """List the supervisors of a project that have not ended, also suspended ones."""
+    rows = db.execute(
+        _VIEW.where(supervisor_runtime.c.project_id == project_id).where(
+            supervisor_runtime.c.active
+        )
+    )
+    return [_view(row) for row in rows]
+
+
 def make_supervisor(
     db: Connection, supervisor_id: str, *, project_id: int, process_definition_id: int
 ) -> bool:

@@ -64,7 +64,7 @@ def test_brokers_that_hang_count_as_away_after_a_while() -> None:
     brokers.streams.forget("flights")
 
 
-def test_x105_brokers_that_hang_delay_only_the_queries_of_their_project() -> None:
+def test_x107_brokers_that_hang_delay_only_the_queries_of_their_project() -> None:
     release, entered, answered = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
     asked: list[str] = []
 
