@@ -16,6 +16,7 @@ from common.errors import NotAllowedError
 from common.model.datasource_references import spark_sources
 from common.model.grants import GrantKind
 from common.model.task_type import DatasourceUse
+from common.model.user_resources import not_lent, owners_in
 from common.store.people.definitions import DefinitionRow, resolve_references
 from common.task_types import task_type_spec
 from operations.definition_document import (
@@ -125,6 +126,24 @@ def lacking(document: Mapping[str, Any], granted: Granted) -> Iterator[Finding]:
                 keeps_offline=True,
                 of_grant=True,
             )
+    yield from _not_lent(document, granted)
+
+
+def _not_lent(document: Mapping[str, Any], granted: Granted) -> Iterator[Finding]:
+    """Yield a finding for each node with resources of a user whom the project may not use."""
+    for node in nodes_of(document):
+        for owner in sorted(owners_in([json.dumps(node)])):
+            if not granted.lends(owner):
+                problem, cure = not_lent(owner, granted.project)
+                yield Finding(
+                    severity=Severity.UNMAPPED,
+                    node=name_of(node),
+                    key="params",
+                    problem=problem,
+                    cure=cure,
+                    keeps_offline=True,
+                    of_grant=True,
+                )
 
 
 def _of_code(kind: GrantKind, given: str | int) -> str:

@@ -148,6 +148,10 @@ class Granted:
             return self.check(kind, given, given)
         return self.check(kind, next(iter(self.numbers_of(kind, given)), 0), given)
 
+    def lends(self, owner: int) -> bool:
+        """Return True if the project may use the resources of a user."""
+        return store.lends(self._db, owner, self._project_id)
+
     def problem(self, kind: GrantKind, given: str | int) -> str:
         """Return the error text for an object that is missing or that the project may not use."""
         return missing(kind, given, project=self.project)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Integer, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Integer, exists, func, literal_column, or_, select
 
 from common.model.grants import GrantedObject, GrantKind
-from common.store.tables import grant
+from common.model.rights import Action
+from common.store.tables import grant, relation_project_user, user
 
+_ADMINISTRATOR: Final = 0
 AT_START: Final = (GrantKind.ENVIRONMENT, GrantKind.WORKER_GROUP)
 """The kinds that a command can name."""
 
@@ -31,6 +33,28 @@ def is_granted(
         .where(grant.c.project_id == project_id)
         .correlate_except(grant)
         .exists()
+    )
+
+
+def lends_files(user_id: ColumnElement[Any], project_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Build the condition that tasks of a project may use the resources of a user.
+
+    The user has a role there, or is an administrator. Disabled users count, so that their
+    definitions continue to run.
+    """
+    owner, role = user.alias("owner"), relation_project_user.alias("role")
+    has_role = (
+        exists()
+        .where(role.c.user_id == owner.c.id)
+        .where(role.c.project_id == project_id)
+        .where(role.c.perm.op("&")(int(Action.VIEW)) != 0)
+        .correlate_except(role)
+    )
+    return (
+        exists()
+        .where(owner.c.id == user_id)
+        .where(or_(owner.c.user_type == _ADMINISTRATOR, has_role))
+        .correlate_except(owner)
     )
 
 

@@ -13,8 +13,11 @@ from sqlalchemy import Engine, select, text
 from api.policy import BASE
 from common.model.grants import GrantKind
 from common.store import tables as t
+from common.store.worker.tasks import PostgresTaskStore
 from operations.grants import grant, revoke
 from operations.session import Session
+from operations.users import create_user
+from operations.users import grant as give_role
 from tests.integration.api_worlds import headers_of
 from tests.integration.granting import grant_to, objects_of_others
 from tests.topology_files import GRAPH, MAIN, PARTS
@@ -288,3 +291,27 @@ def test_a_python_task_needs_a_grant_for_each_of_its_data_sources(
     with owner.engine.begin() as connection:
         grant_to(connection, GrantKind.DATASOURCE, theirs[GrantKind.DATASOURCE], 1)
     assert client.post(place, headers=headers).status_code == 200
+
+
+def test_x108_a_definition_uses_only_resources_of_users_with_a_role_in_its_project(
+    client: TestClient, owner: Session, db: Engine
+) -> None:
+    headers = headers_of(owner, "ada", "author")
+    pat = create_user(owner, "pat", is_admin=False, password=None, tenant=None).view.id
+    file = f"users/{pat}-{'0f' * 16}/lib/main.py"
+    node = a_node(type="PYTHON", params={"resourceList": [{"res": file}]})
+    body = document({"tasks": [node]})
+    made = client.post(f"{BASE}/definitions/import", json=body, headers=headers)
+    (row,) = made.json()["items"]
+    assert row["release_state"] == "OFFLINE"
+    assert f"user {pat} does not have a role in project 'default'" in json.dumps(row["unmapped"])
+    refused = client.post(f"{BASE}/definitions/{row['id']}/online", headers=headers)
+    assert (refused.status_code, f"user {pat} does not" in refused.text) == (409, True)
+    tasks = PostgresTaskStore(db)
+    admin = create_user(owner, "root", is_admin=True, password=None, tenant=None).view.id
+    wanted = [(1, pat), (1, admin), (1, 999_999), (2, pat), (1, 2**40)]
+    assert tasks.lenders(wanted) == {(1, admin)}
+    give_role(owner, "pat", project="default", role="viewer")
+    assert tasks.lenders(wanted) == {(1, admin), (1, pat)}
+    released = client.post(f"{BASE}/definitions/{row['id']}/online", headers=headers)
+    assert released.status_code == 200, released.text

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -299,12 +300,14 @@ def test_a_task_is_its_tenants(kind: str) -> None:
 
 def _check_file_of_a_user(pythons: Pythons, home: Path) -> None:
     """Other accounts can read a command line, and must not find the user's folder there."""
-    script = home / "resources" / "users" / "3-ed39" / "lib" / "main.py"
+    folder = f"3-{'ed39' * 8}"
+    script = home / "resources" / "users" / folder / "lib" / "main.py"
     script.parent.mkdir(parents=True)
     script.write_text("import other, sys\nprint(other.FOUND, open('/proc/self/cmdline').read())")
     (script.parent / "other.py").write_text("FOUND = 'other'")
     (home / "resources" / "users").chmod(0o700)
-    end, printed = pythons.run(None, params={"file": str(script)}, tenant_code="alice")
+    run = partial(pythons.run, None, tenant_code="alice", lenders=frozenset({3}))
+    end, printed = run(params={"file": str(script)})
     assert end.state is TaskState.SUCCESS
     assert printed[0].startswith("other ")
     assert "3-ed39" not in printed[0]
@@ -315,9 +318,9 @@ def _check_file_of_a_user(pythons: Pythons, home: Path) -> None:
     (home / "scripts" / "main.py").write_text("print('by a link')")
     for file in (
         home / "way" / ".." / "main.py",
-        home / "way/../../resources/users/3-ed39/lib/main.py",
+        home / "way/../../resources/users" / folder / "lib/main.py",
     ):
-        end, printed = pythons.run(None, params={"file": str(file)}, tenant_code="alice")
+        end, printed = run(params={"file": str(file)})
         assert end.state is TaskState.SUCCESS, printed
         assert "3-ed39" not in printed[0]
 

@@ -199,6 +199,10 @@ class MemoryTaskStore(TaskStore):
             if row.code == code and self._db.is_granted(GrantKind.ENVIRONMENT, row.code, project)
         }
 
+    def lenders(self, wanted: Collection[Wanted]) -> frozenset[Wanted]:
+        # No user has a role here.
+        return frozenset()
+
     def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
         self._db.read_hook("projects")
         return projects_of_attempts(self._db, task_instance_ids)

@@ -584,10 +584,7 @@ class _Streams:
     snapshot: StreamSnapshot | StreamFailure | None = None
     at: timedelta = field(default_factory=lambda: -timedelta(seconds=9))
 
-    def look(
-        self, spec: SupervisorSpec, *, project_id: int
-    ) -> StreamSnapshot | StreamFailure | None:
-        del spec, project_id
+    def look(self, spec: SupervisorSpec, **_: int) -> StreamSnapshot | StreamFailure | None:
         world = self.world
         if world.clock.elapsed >= self.at + timedelta(seconds=3):
             self.at = world.clock.elapsed

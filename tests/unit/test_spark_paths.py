@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from common.model.failures import FailureReason
 from common.model.spark_paths import SparkPath, needs_spark, read_spark_path, scheme_of
 from common.model.task_type import ValueFaultError
 from common.spark_config import SparkConfig
@@ -21,7 +23,7 @@ from tests.claims import a_claimed_task
 from tests.unit.preparing import prepared
 from tests.unit.spark_launches import prepared as prepared_session
 from worker.launcher import seen_by_tasks
-from worker.launching.base import TaskContext, TaskParameterError, TaskSettings
+from worker.launching.base import NotLentError, TaskContext, TaskParameterError, TaskSettings
 from worker.launching.patterns import matching_files
 from worker.launching.resources import link_resource
 from worker.launching.shipped import local_file
@@ -333,7 +335,8 @@ def test_a_file_that_an_account_may_not_read_is_answered_as_a_missing_one(
 def test_a_file_of_a_user_is_a_copy_for_a_tenant(public_folder: Path) -> None:
     account = Account(name="nobody", uid=65534, gid=65534, groups=(65534,), home="/")
     users = public_folder / "users"
-    folder = users / "3-ed39" / "lib"
+    name = f"3-{'ed39' * 8}"
+    folder = users / name / "lib"
     folder.mkdir(parents=True)
     (folder / "main.py").write_text("pass")
     (folder / "other.jar").write_text("jar")
@@ -342,10 +345,11 @@ def test_a_file_of_a_user_is_a_copy_for_a_tenant(public_folder: Path) -> None:
     attempt = public_folder / "attempt"
     attempt.mkdir()
     context = a_context(public_folder, account)
-    context = replace(context, task=replace(context.task, execute_path=str(attempt)))
+    task = replace(context.task, execute_path=str(attempt), lenders=frozenset({3}))
+    context = replace(context, task=task)
     copies = [
-        Path(local_file(context, "mainJar", "users/3-ed39/lib/main.py")),
-        link_resource(context, "resourceList[0]", "users/3-ed39/lib/other.jar"),
+        Path(local_file(context, "mainJar", f"users/{name}/lib/main.py")),
+        link_resource(context, "resourceList[0]", f"users/{name}/lib/other.jar"),
         context.file("file", str(folder / "main.py")),
     ]
     assert [each.read_text() for each in copies] == ["pass", "jar", "pass"]
@@ -354,6 +358,36 @@ def test_a_file_of_a_user_is_a_copy_for_a_tenant(public_folder: Path) -> None:
         assert each.resolve().is_relative_to(attempt)
         assert each.stat().st_uid == account.uid
     assert sorted(each.name for each in copies[-1].parent.iterdir()) == ["main.py", "other.jar"]
-    for name in ("users/3-ed39/lib/link.py", "users/3-ed39/lib", "users/3-ed39"):
+    for path in ("lib/link.py", "lib", ""):
         with pytest.raises(TaskParameterError, match="there is no file"):
-            link_resource(context, "resourceList[0]", name)
+            link_resource(context, "resourceList[0]", f"users/{name}/{path}")
+
+
+def test_x108_a_file_of_a_user_without_a_role_in_the_project_is_not_copied(
+    public_folder: Path,
+) -> None:
+    account = Account(name="nobody", uid=65534, gid=65534, groups=(65534,), home="/")
+    users = public_folder / "users"
+    for folder in (f"3-{'ed39' * 8}", "3", "x"):
+        (users / folder).mkdir(parents=True)
+        (users / folder / "main.py").write_text("pass")
+    users.chmod(0o700)
+    (public_folder / "way").symlink_to(users)
+    context = a_context(public_folder, account)
+    attempt = public_folder / "attempt"
+    attempt.mkdir()
+    task = replace(context.task, execute_path=str(attempt), lenders=frozenset({4}))
+    context = replace(context, task=task)
+    # The answer does not show whether the file exists.
+    for name in ("main.py", "missing.py"):
+        for path in (f"users/3-{'ed39' * 8}/{name}", f"users/3/{name}", f"way/3/{name}"):
+            for take in (
+                partial(link_resource, context, "resourceList[0]", path),
+                partial(context.file, "file", str(public_folder / path)),
+                partial(local_file, context, "mainJar", path),
+            ):
+                with pytest.raises(NotLentError, match="user 3 does not have a role") as caught:
+                    take()
+                assert caught.value.failure is FailureReason.NOT_GRANTED
+    with pytest.raises(NotLentError, match="does not belong to a user"):
+        link_resource(context, "resourceList[0]", "users/x/main.py")

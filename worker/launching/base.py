@@ -38,6 +38,7 @@ from common.model.task_type import (
     read_text,
     read_word,
 )
+from common.model.user_resources import not_lent, owner_of
 from common.params import (
     DataType,
     Direct,
@@ -54,6 +55,7 @@ from worker.launching.keys import read_words
 from worker.launching.user_files import (
     MOST_FILES,
     TooManyFilesError,
+    below_users,
     copy_with_neighbors,
     user_file,
 )
@@ -79,6 +81,18 @@ class NotGrantedError(TaskParameterError):
     def __init__(self, kind: GrantKind, number: str | int, *, key: str = "") -> None:
         place = f"{key}: " if key else ""
         super().__init__(f"{place}{missing(kind, number)}: {cure(kind, number)}")
+
+
+class NotLentError(TaskParameterError):
+    """An attempt names a resource of a user who has no role in its project."""
+
+    failure = FailureReason.NOT_GRANTED
+
+    def __init__(self, owner: int | None) -> None:
+        if owner is None:
+            super().__init__("a folder below resources/users does not belong to a user")
+        else:
+            super().__init__(": ".join(not_lent(owner)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +298,16 @@ class TaskContext:
 
     def user_file(self, path: Path) -> Path | None:
         """Return the real path of a user's resource if it has to be copied for the account."""
-        return None if self.account is None else user_file(self.resources, path)
+        if self.account is None:
+            return None
+        own = below_users(self.resources, path)
+        if own is None:
+            return None
+        # The answer is the same whether the file exists or not.
+        owner = owner_of(own.parts[0])
+        if owner not in self.task.lenders:
+            raise NotLentError(owner)
+        return user_file(self.resources, path)
 
     def _copied(self, key: str, own: Path) -> Path:
         assert self.account is not None

@@ -1,8 +1,9 @@
 """Files that users saved as their own resources, copied for attempts that run as tenants.
 
 Only the daemon may enter the folders of users. A tenant can neither list nor read them. An attempt
-gets copies in its directory. Command lines and Spark's pages show the path of a copy. Nobody can
-guess the name of a user's folder, so a definition can name only a folder that its author knows.
+gets copies in its directory. Command lines and Spark's pages show the path of a copy. An attempt
+gets only files of users who have a role in its project, because readers of a definition know the
+names of the folders in it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,25 @@ class TooManyFilesError(Exception):
     """The folder has more files than are copied for one attempt."""
 
 
-def user_file(resources: Path, path: Path) -> Path | None:
-    """Return the real path of a file in the folder of a user; None for every other path."""
+def below_users(resources: Path, path: Path) -> Path | None:
+    """Return the path relative to the folders of users, links resolved; None for others."""
     try:
         users, real = (resources / USERS).resolve(), path.resolve()
-        is_inside = real.is_relative_to(users) and len(real.relative_to(users).parts) > 1
-        return real if is_inside and real.is_file() else None
+        return real.relative_to(users) if real.is_relative_to(users) and real != users else None
     except (OSError, RuntimeError):
         return None  # A loop of links, or a name that no file can have.
+
+
+def user_file(resources: Path, path: Path) -> Path | None:
+    """Return the real path of a file in the folder of a user; None for every other path."""
+    below = below_users(resources, path)
+    if below is None or len(below.parts) < 2:
+        return None
+    real = (resources / USERS).resolve() / below
+    try:
+        return real if real.is_file() else None
+    except OSError:
+        return None
 
 
 def copy_file(source: Path, target: Path, account: Account) -> None:

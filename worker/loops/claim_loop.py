@@ -27,7 +27,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from common.clock import Clock
@@ -41,10 +41,8 @@ from common.registry.protocol import (
     TaskQueue,
 )
 from common.store.worker.ports import AttemptEnd, AttemptFolders, ClaimedTask, TaskStore
-from common.task_types import task_type_spec
 from worker.attempts import Attempts, Ended
-from worker.launching.base import environment_code
-from worker.launching.datasource import datasource_ids
+from worker.loops.claimed_inputs import awaits_inputs, with_inputs
 from worker.loops.gathering import gathering_seconds
 from worker.loops.given_up import GivenUpClaims
 from worker.loops.late_entries import LateEntries
@@ -460,13 +458,7 @@ class ClaimLoop:
             # The answer took so long that the rows may have been given to others meanwhile.
             self._give_up([entry_of[task.id] for task in claimed], node, claimed[0].start_time)
             return
-        awaiting_inputs = tuple(
-            task
-            for task in claimed
-            if _wants_datasources(task)
-            or _wants_former_values(task)
-            or environment_code(task) is not None
-        )
+        awaiting_inputs = tuple(task for task in claimed if awaits_inputs(task))
         if awaiting_inputs:
             self._awaiting_inputs += awaiting_inputs
             self._awaiting_inputs_node = node
@@ -483,37 +475,10 @@ class ClaimLoop:
         if not awaiting_inputs:
             return
         if self._awaiting_inputs_node == node:
-            sources_of = {
-                task.id: [
-                    (task.project_id, each)
-                    for each in datasource_ids(task, task_type_spec(task.task_type).datasources)
-                ]
-                for task in awaiting_inputs
-            }
-            ids = sorted({each for several in sources_of.values() for each in several})
-            found = self._store.datasources(ids) if ids else {}
-            codes = {
-                task.id: (task.project_id, code)
-                for task in awaiting_inputs
-                if (code := environment_code(task)) is not None
-            }
-            named = sorted(set(codes.values()))
-            environments = self._store.environments(named) if named else {}
-            compared = [task.id for task in awaiting_inputs if _wants_former_values(task)]
-            former = self._store.former_quality(compared) if compared else {}
+            filled = with_inputs(self._store, awaiting_inputs)
             if self._may_start_as(node):
-                for task in awaiting_inputs:
-                    sources = tuple(found[each] for each in sources_of[task.id] if each in found)
-                    first = sources[0] if sources else None
-                    self._attempts.start(
-                        replace(
-                            task,
-                            datasource=first,
-                            datasources=sources,
-                            former_quality=former.get(task.id, {}),
-                            environment=environments.get(codes.get(task.id, (0, 0))),
-                        )
-                    )
+                for task in filled:
+                    self._attempts.start(task)
                 self._awaiting_inputs = ()
                 self._awaiting_inputs_entries = {}
                 return
@@ -583,11 +548,3 @@ class ClaimLoop:
         self._to_release += entries
         self._queue.release(self._to_release)
         self._to_release = ()
-
-
-def _wants_datasources(task: ClaimedTask) -> bool:
-    return task_type_spec(task.task_type).wants_datasources(task.task_json)
-
-
-def _wants_former_values(task: ClaimedTask) -> bool:
-    return task_type_spec(task.task_type).wants_former_values(task.task_json)

@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.model.grants import GrantKind
 from common.model.rights import Action, Principal
-from common.store.grants import is_granted
+from common.store.grants import is_granted, lends_files
 from common.store.people.rights import LARGEST_ID, seen_projects, sees_shared
 from common.store.tables import (
     datasource,
@@ -63,6 +63,13 @@ class ObjectGrants:
 
     object: SharedObject
     projects: tuple[ProjectOfGrant, ...]
+
+
+def lends(db: Connection, owner: int, project_id: int) -> bool:
+    """Return True if tasks of a project may use the resources of a user."""
+    if not 0 < owner <= LARGEST_ID:
+        return False
+    return bool(db.scalar(select(lends_files(literal(owner), literal(project_id)))))
 
 
 def _columns(kind: GrantKind) -> tuple[Column[Any], Column[Any], Column[Any]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ColumnElement, Engine, Integer, and_, case, cast, null, select
 
 from common.model.grants import GrantedObject, GrantKind
-from common.store.grants import is_granted
+from common.store.grants import is_granted, lends_files
 from common.store.tables import (
     datasource,
     environment,
@@ -49,6 +49,13 @@ _ENVIRONMENTS: Final = (
     select(_WANTED.c.project_id, environment.c.code, environment.c.name, environment.c.config)
     .join_from(_WANTED, environment, environment.c.code == _WANTED.c.number)
     .where(is_granted(GrantKind.ENVIRONMENT, _WANTED.c.number, _WANTED.c.project_id))
+)
+
+
+_LENDERS: Final = (
+    select(_WANTED.c.project_id, _WANTED.c.number)
+    .select_from(_WANTED)
+    .where(lends_files(_WANTED.c.number, _WANTED.c.project_id))
 )
 
 
@@ -90,6 +97,13 @@ def environments(engine: Engine, wanted: Collection[Wanted]) -> dict[Wanted, Env
         (row.project_id, row.code): Environment(code=row.code, name=row.name, config=row.config)
         for row in rows
     }
+
+
+def lenders(engine: Engine, wanted: Collection[Wanted]) -> frozenset[Wanted]:
+    """Read the requested projects and users in which tasks may use the user's resources."""
+    given = _pairs(wanted)
+    rows = repeatable(engine, lambda db: db.execute(_LENDERS, given).all())
+    return frozenset((row.project_id, row.number) for row in rows)
 
 
 def _pairs(wanted: Collection[Wanted]) -> dict[str, list[int]]:

@@ -99,6 +99,8 @@ class ClaimedTask:
     """The environment that it names; filled as data sources are."""
     project_id: int = 0
     """The project of its definition; 0 if the definition was deleted."""
+    lenders: frozenset[int] = frozenset()
+    """Owners of resources that it names, with a role in its project. Filled as data sources are."""
     lacks: tuple[GrantedObject, ...] = ()
     """The tenant and the worker group of the attempt that its project may not use."""
     names_tenant: bool = False
@@ -229,6 +231,10 @@ class TaskStore(Protocol):
 
     def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
         """Return the environments with these codes that exist and are granted to their projects."""
+        ...
+
+    def lenders(self, wanted: Collection[Wanted]) -> frozenset[Wanted]:
+        """Return the pairs of a project and a user in which the user has a role."""
         ...
 
     def former_quality(

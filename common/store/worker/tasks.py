@@ -66,6 +66,7 @@ from common.store.worker.granted import (
     datasources,
     environments,
     lacked,
+    lenders,
 )
 from common.store.worker.kept_files import existing_runs, succeeded_attempts
 from common.store.worker.log_tails import keep_tails, log_places
@@ -323,6 +324,9 @@ class PostgresTaskStore(TaskStore):
 
     def environments(self, wanted: Collection[Wanted]) -> dict[Wanted, Environment]:
         return environments(self._engine, wanted)
+
+    def lenders(self, wanted: Collection[Wanted]) -> frozenset[Wanted]:
+        return lenders(self._engine, wanted)
 
     def projects(self, task_instance_ids: Collection[int]) -> dict[int, int]:
         return projects_of_attempts(self._engine, task_instance_ids)
