@@ -57,6 +57,8 @@ from operations.stream_offsets import check_stream
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
+MOST_REQUESTS: Final = 100
+"""The requests to a supervisor that wait at a time, because a master reads all of them."""
 _GOOD: Final = (TaskState.SUCCESS, TaskState.FORCED_SUCCESS)
 
 
@@ -544,6 +546,12 @@ def _request(
         answered = first_answer(made.db, session.principal, once)
         if answered is not None:
             return answered
+    # The row of the supervisor is locked, so requests that come at the same time are counted too.
+    if store.waiting_requests(made.db, found.id) >= MOST_REQUESTS:
+        raise NotAllowedError(
+            f"{MOST_REQUESTS} requests to supervisor {found.id!r} already wait for a master: try"
+            " again when they are carried out, or see `orcaflow stream status`"
+        )
     put = store.put_request(made.db, found.id, kind, body, user_id=session.principal.user_id)
     if once is not None:
         keep_answer(made.db, session.principal, once, put)

@@ -10,13 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, func, insert, select
 
 from common.config import Config, StreamsConfig
 from common.errors import NotAllowedError
 from common.model.rights import DATABASE
+from common.model.streams.requests import RequestKind
 from common.store import tables as t
-from operations.streams import submit_stream, suspend_stream, terminate_stream
+from operations.streams import (
+    MOST_REQUESTS,
+    reset_stream_to,
+    submit_stream,
+    suspend_stream,
+    terminate_stream,
+)
 from tests.integration.reviewing import PersonsSession
 from tests.unit.stream_specs import SMALL
 
@@ -102,6 +109,26 @@ def test_x107_the_tasks_of_a_supervisor_and_of_a_project_are_limited(
         submit("b", taskCount=6)
     submit("a", taskCount=9)
     suspend_stream(session, f"b-{project}", suspended=False)
+
+
+def test_x107_the_requests_that_wait_for_a_supervisor_are_limited(
+    session: PersonsSession, project: int, submit: Submit
+) -> None:
+    submit("a")
+    name = f"a-{project}"
+    with session.engine.begin() as made:
+        table = t.supervisor_command
+        rows = [
+            {"supervisor": name, "kind": RequestKind.RESET.value, "body": {}}
+            for _ in range(MOST_REQUESTS)
+        ]
+        made.execute(insert(table), rows)
+    with pytest.raises(NotAllowedError, match=r"100 requests .* already wait for a master"):
+        reset_stream_to(session, name, offsets={0: 5})
+    with session.engine.begin() as made:
+        newest = select(func.max(table.c.id)).where(table.c.supervisor == name).scalar_subquery()
+        made.execute(table.delete().where(table.c.id == newest))
+    assert reset_stream_to(session, name, offsets={0: 5})
 
 
 def test_x107_a_supervisor_above_a_limit_that_was_lowered_may_get_fewer_tasks(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, and_, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from common.masking import shown_reason
@@ -201,6 +201,12 @@ def put_request(
         .returning(supervisor_command.c.id)
     ).scalar_one()
     return made
+
+
+def waiting_requests(db: Connection, supervisor_id: str) -> int:
+    """Count the requests to a supervisor that no master has carried out yet."""
+    of_it = supervisor_command.c.supervisor == supervisor_id
+    return db.scalar(select(func.count()).select_from(supervisor_command).where(of_it)) or 0
 
 
 def versions(db: Connection, supervisor_id: str) -> list[VersionView]:
