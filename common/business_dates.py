@@ -43,6 +43,16 @@ def moment_of_date(named: datetime, rule: DateRule, zone: ZoneInfo) -> datetime:
     return days_later(in_zone(named, zone), 1).astimezone(UTC)
 
 
+def check_moment(moment: datetime, zone: ZoneInfo) -> None:
+    """Raise `ParameterError` unless the days before and after a run's moment exist.
+
+    The business date is the day before, and the slot of a date ends with the day.
+    """
+    local = in_zone(moment, zone)
+    for days in (-1, 1):
+        days_later(local, days)
+
+
 def business_date(moment: datetime, zone: ZoneInfo) -> date:
     """Return the business date of a run: the day before its moment."""
     return days_later(in_zone(moment, zone), -1).date()

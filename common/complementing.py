@@ -29,7 +29,7 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 from zoneinfo import ZoneInfo
 
-from common.business_dates import moment_of_date
+from common.business_dates import check_moment, moment_of_date
 from common.cron import Timetable, merged
 from common.dag import DagError, build_dag
 from common.errors import BadCommandError, InvalidDefinitionError
@@ -346,9 +346,12 @@ def _new(
     rule, zone = request.date_rule, zone_named(zone_name)
     assert rule is not None, "the rule was chosen"
     try:
-        moment_of_date(max(dates), rule, zone)
+        for each in (min(dates), max(dates)):
+            check_moment(moment_of_date(each, rule, zone), zone)
     except ParameterError as error:
-        raise BadCommandError(f"no day follows the last date: {error}") from error
+        raise BadCommandError(
+            f"the day before or after a date is missing, which its run needs: {error}"
+        ) from error
     # Start nodes are those of the definition that was asked for.
     own = after is None
     settings = request.settings

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property, wraps
 from typing import (
     TYPE_CHECKING,
@@ -177,6 +177,10 @@ def opened(*, checked: bool = True) -> Iterator[Session]:
         session.close()
 
 
+_DAYS_AROUND: Final = 2
+"""The days around a run's date that the run needs, plus one for the zones."""
+
+
 def moment_of(text: str, zone: tzinfo | None) -> datetime:
     """A date, or a date with a time, as an instant; `ValueError` says what is wrong with it."""
     try:
@@ -185,6 +189,14 @@ def moment_of(text: str, zone: tzinfo | None) -> datetime:
         raise ValueError(
             f"{text!r} is no date, as 2013-01-31 or '2013-01-31 02:30:00' is"
         ) from None
-    if moment.tzinfo is not None:
-        return moment
-    return moment.replace(tzinfo=zone) if zone is not None else moment.astimezone()
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone) if zone is not None else moment.astimezone()
+    try:
+        # A run needs the days before and after it, in the cluster's zone.
+        for days in (-_DAYS_AROUND, _DAYS_AROUND):
+            (moment.astimezone(UTC) + timedelta(days=days)).astimezone(zone)
+    except OverflowError:
+        raise ValueError(
+            f"{text!r} is too near to the ends of the calendar, the years 1 and 9999"
+        ) from None
+    return moment

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from common import complementing
+from common.business_dates import business_date, slots_of
 from common.complementing import (
     complement_dates,
     downstream_of,
@@ -215,6 +216,39 @@ def test_t73_a_mistake_in_a_row_is_reported_with_its_key_and_place(
     with pytest.raises(BadCommandError, match=message) as raised:
         read_request(a_command(**param), zone=NEW_YORK)
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize(
+    ("refused", "nearest"),
+    [
+        ("0001-01-01 00:00:00", "0001-01-03 00:00:00"),
+        ("9999-12-31 00:00:00", "9999-12-29 23:59:59"),
+    ],
+)
+def test_a_date_whose_run_would_leave_the_calendar_is_refused(
+    refused: str, nearest: str, zone: str
+) -> None:
+    daily = a_schedule("0 0 3 * * ?")
+
+    def complement(date: str) -> NewComplement:
+        command = a_command(complementScheduleDateList=date, schedule_timezone=zone)
+        (new,) = plan_complements(
+            read_request(command, zone=NEW_YORK),
+            FLIGHTS,
+            schedules=[daily],
+            dependents=(),
+            zone=NEW_YORK,
+            graph=graph,
+        )
+        return new
+
+    with pytest.raises(BadCommandError, match="before or after a date"):
+        complement(refused)
+    new = complement(nearest)
+    (slot,) = slots_of(new)
+    assert slot.start <= new.dates[0] < slot.end
+    assert str(business_date(new.dates[0], ZoneInfo(zone))) in ("0001-01-02", "9999-12-28")
 
 
 def test_a_range_that_ends_before_it_starts_is_refused() -> None:
