@@ -65,7 +65,7 @@ from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
-from common.store.cluster import cluster_token
+from common.store.cluster import ClusterIdentity, cluster_identity
 from common.store.listen import Channel, Notifications, hint_channel
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
@@ -114,7 +114,7 @@ from worker.processes.supervising import Supervisor
 from worker.spark.host.folders import own_folder
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.managers.settings import ManagerSettings
-from worker.spark.managers.tags import prefix
+from worker.spark.managers.tags import Tags
 from worker.tasks.python import FRESH
 from worker.workspace import attempt_folders, keep_apart
 
@@ -222,7 +222,8 @@ class WorkerServer:
             groups = names_of(settings.groups)
             group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
             store = PostgresTaskStore(engine, checks_creators=self._for_tenants)
-            cluster = service.reach(lambda: cluster_token(engine))
+            identity = service.reach(lambda: cluster_identity(engine))
+            cluster = identity.token
             registry = service.reach(
                 lambda: connect_registry(registry_config(config), clock=self._clock)
             )
@@ -248,7 +249,7 @@ class WorkerServer:
                 PostgresDatasetStore(engine), cluster, orders, topologies
             )
             stack.callback(datasets.close)
-            supervisor, worker = self._parts(store, group_ids, cluster, registry, datasets)
+            supervisor, worker = self._parts(store, group_ids, identity, registry, datasets)
             made.append(worker)
             self._running, self._uid_of = supervisor.running, supervisor.uid_of
             service.add(datasets)
@@ -303,7 +304,7 @@ class WorkerServer:
                 drop_stored=None if self._log_store is None else self._log_store.drop,
             )
             service.add(OutageTolerant(folders))
-            self._add_spark(service, store, cluster)
+            self._add_spark(service, store, identity)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
             exit_code = service.run()
             self._finish(supervisor, worker, registry)
@@ -313,7 +314,7 @@ class WorkerServer:
         self,
         store: PostgresTaskStore,
         group_ids: frozenset[int],
-        cluster: str,
+        identity: ClusterIdentity,
         registry: Registry,
         datasets: DatasetServer,
     ) -> tuple[Supervisor, Worker]:
@@ -360,7 +361,9 @@ class WorkerServer:
                 spark=config.spark,
                 spark_socket=host.address,
                 data_dir=str(data_dir),
-                cluster=cluster,
+                cluster=identity.token,
+                tag_key=identity.tag_key,
+                unsealed_until=identity.unsealed_until,
             ),
             wants_host=host.want,
             opened=parameter_keys(config).of_datasources.opened,
@@ -538,14 +541,16 @@ class WorkerServer:
         service.on_stop(HintLoop.name, hints.stop)
         return source
 
-    def _add_spark(self, service: Service, store: PostgresTaskStore, cluster: str) -> None:
+    def _add_spark(
+        self, service: Service, store: PostgresTaskStore, identity: ClusterIdentity
+    ) -> None:
         self._wakes.by_name[HostLoop.name] = service.add(self._host).wake
         managers = ManagerSettings.of(self._config.spark)
         if not managers.is_empty:
             sweep = SweepLoop(
                 store=store,
                 managers=configured(managers),
-                prefix=prefix(cluster),
+                tags=Tags(cluster=identity.token, key=identity.tag_key),
                 clock=self._clock,
             )
             service.add(OutageTolerant(sweep))

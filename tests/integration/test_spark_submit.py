@@ -14,9 +14,10 @@ import pytest
 from common.model.failures import FailureReason
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from tests.integration.managers.bench import OOM, Bench, yarn_tags
+from tests.integration.managers.bench import CLUSTER, OOM, Bench, yarn_tags
 from tests.integration.managers.server import TROUBLES
 from tests.integration.managers.yarn import FakeYarn
+from worker.spark.managers.tags import Tags
 
 pytestmark = pytest.mark.waits_long
 
@@ -493,6 +494,18 @@ def test_other_people_s_applications_are_left_alone(bench: Bench, yarn: FakeYarn
     bench.begin()
     bench.wait_for("is RUNNING")
     bench.kill()
+    assert all(each.state == "RUNNING" for each in others)
+
+
+def test_x102_an_application_with_a_guessed_tag_is_nobody_s(bench: Bench, yarn: FakeYarn) -> None:
+    guessed = Tags(cluster=CLUSTER, key="guessed")
+    forged = [f"orcaflow-{CLUSTER}-{number}" for number in (1, 2)]
+    forged += [guessed.of(number) for number in (1, 2)]
+    others = [yarn.submit(yarn_tags(tag)) for tag in forged]
+    bench.begin(2, lost_attempts=(1,))
+    bench.wait_for("is RUNNING", 2)
+    assert bench.submissions(2) == 1
+    bench.kill(2)
     assert all(each.state == "RUNNING" for each in others)
 
 

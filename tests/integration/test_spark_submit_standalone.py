@@ -18,13 +18,12 @@ from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from tests import light_jvm
-from tests.integration.managers.bench import CLUSTER, GRACE, pid_of_runner
+from tests.integration.managers.bench import CLUSTER, GRACE, KEY, TAGS, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
 from worker.spark.managers.standalone import StandaloneManager
-from worker.spark.managers.tags import tag
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +72,7 @@ class Programs:
                 },
                 spark=SparkConfig(standalone_urls=cluster.page),
                 cluster=CLUSTER,
+                tag_key=KEY,
             ),
         )
 
@@ -137,7 +137,7 @@ def test_a_driver_on_a_lost_host_is_ended_first_and_an_application_that_names_it
     programs: Programs, cluster: StandaloneCluster
 ) -> None:
     (programs.home / "left.py").write_text(_LONG)
-    conf = {**_SMALL, "spark.orcaflow.attempt": tag(CLUSTER, 1), "spark.ui.port": "0"}
+    conf = {**_SMALL, "spark.orcaflow.attempt": TAGS.of(1), "spark.ui.port": "0"}
     given = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     submit = f"{cluster.spark}/bin/spark-submit"
     argv = (submit, "--master", cluster.master, *given, str(programs.home / "left.py"))
@@ -147,7 +147,7 @@ def test_a_driver_on_a_lost_host_is_ended_first_and_an_application_that_names_it
     try:
         # Its page tells the tag a moment after the Master tells of the application.
         manager = StandaloneManager([cluster.page])
-        programs.host.until(lambda: len(manager.with_tag(tag(CLUSTER, 1))) == 1)
+        programs.host.until(lambda: len(manager.with_tag(TAGS.of(1))) == 1)
         gate = programs.home / "gate"
         programs.begin(2, _GATED, params={"mainArgs": str(gate)}, lost_attempts=(1,))
         programs.host.until(lambda: programs.facts(2).progress.tasks_done >= 4)

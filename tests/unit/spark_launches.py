@@ -13,6 +13,7 @@ from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskSettings, TaskTypes
 from worker.processes.starting import Prepared
+from worker.spark.managers.tags import Tags
 from worker.tasks.data_quality import DataQualityTask
 from worker.tasks.pyspark import PySparkTask
 from worker.tasks.spark_sql import SparkSqlTask
@@ -21,6 +22,7 @@ from worker.tasks.topology import TopologyTask
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"
+TAG = Tags(cluster=CLUSTER, key="secret").of(3)
 SOCKET = "/run/orcaflow/spark.sock"
 PROFILES = {
     "default": SparkProfile(driver_memory="2g", conf={"spark.sql.shuffle.partitions": "4"}),
@@ -50,7 +52,11 @@ def prepared(
     paths = attempt_folders(home / "tasks").paths(1, 2, 3)
     config = SparkConfig(default_profile=default_profile, profiles=profiles, **(spark or {}))
     settings = TaskSettings(
-        environment=seen_by_tasks({}), spark=config, spark_socket=socket, cluster=CLUSTER
+        environment=seen_by_tasks({}),
+        spark=config,
+        spark_socket=socket,
+        cluster=CLUSTER,
+        tag_key="secret",
     )
     launcher = Launcher(
         home=home,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.spark_launches import CLUSTER, SOCKET, job_of, parameter, prepared
+from tests.unit.spark_launches import SOCKET, TAG, job_of, parameter, prepared
 from worker.launching.base import TaskParameterError
 from worker.processes.quality_report import read_quality
 
@@ -27,7 +27,7 @@ def test_a_task_that_says_nothing_asks_the_host_for_a_session_of_the_default_pro
     assert job["kind"] == "worker.spark.session.script"
     assert (job["profile"], job["master"]) == ("default", "")
     assert job["conf"] == {"spark.sql.ansi.enabled": "true", "spark.sql.x": "2026"}
-    assert (job["name"], job["tag"]) == ("daily load", f"orcaflow-{CLUSTER}-3")
+    assert (job["name"], job["tag"]) == ("daily load", TAG)
     assert job["classic"] is True
     assert Path(job["script"]).read_text() == "spark"
     assert made.environment["ORCAFLOW_SPARK_FACTS"] == str(made.facts_file)
@@ -58,7 +58,7 @@ def test_the_private_driver_is_made_as_the_default_profile_and_the_task_say(tmp_
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "4",
         "spark.executor.cores": "2",
-        "spark.orcaflow.attempt": f"orcaflow-{CLUSTER}-3",
+        "spark.orcaflow.attempt": TAG,
     }
     assert made.environment["SPARK_LOCAL_DIRS"].startswith(made.directory)
     assert "driver of its own" not in made.header
@@ -112,7 +112,7 @@ def test_a_private_driver_keeps_what_the_default_profile_has(tmp_path: Path) -> 
     made = prepared(tmp_path, {"conf": {"spark.task.maxFailures": 1}}, default_profile="big")
     job = job_of(made)
     assert job["master"] == "spark://cluster:7077"
-    assert job["name"] == f"daily load [orcaflow-{CLUSTER}-3]"
+    assert job["name"] == f"daily load [{TAG}]"
     assert job["conf"]["spark.jars"] == "/jars/a.jar"
     assert job["conf"]["spark.jars.packages"] == "org.x:y:1"
     assert job["conf"]["spark.executor.memory"] == "3g"

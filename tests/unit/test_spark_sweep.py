@@ -7,20 +7,21 @@ from datetime import timedelta
 
 from worker.spark.managers.base import Application, AppState
 from worker.spark.managers.sweep import PATIENCE, Sight, Sweep, decide, sights
-from worker.spark.managers.tags import prefix, tag
+from worker.spark.managers.tags import Tags
 
 CLUSTER = "0123456789ab"
+TAGS = Tags(cluster=CLUSTER, key="secret")
 START = timedelta(hours=1)
 
 
 def an_application(
-    number: int, state: AppState = AppState.RUNNING, cluster: str = CLUSTER
+    number: int, state: AppState = AppState.RUNNING, tags: Tags = TAGS
 ) -> Application:
-    return Application(id=f"app-{number}", tags=("x", tag(cluster, number)), name="n", state=state)
+    return Application(id=f"app-{number}", tags=("x", tags.of(number)), name="n", state=state)
 
 
 def seen(*applications: Application, place: str = "yarn") -> list[Sight]:
-    return sights(place, prefix(CLUSTER), applications)
+    return sights(place, TAGS, applications)
 
 
 def swept(
@@ -44,10 +45,18 @@ def test_only_live_applications_with_a_tag_of_ours_are_looked_at() -> None:
         an_application(1),
         an_application(2, AppState.WAITING),
         an_application(3, AppState.SUCCEEDED),
-        an_application(4, cluster="ffffffffffff"),
+        an_application(4, tags=Tags(cluster="ffffffffffff", key="secret")),
+        an_application(5, tags=Tags(cluster=CLUSTER, key="guessed")),
         Application(id="other", tags=(), name="", state=AppState.RUNNING),
     )
     assert [each.task_instance_id for each in found] == [1, 2]
+
+
+def test_applications_of_a_former_version_are_swept_by_their_tags_without_a_seal() -> None:
+    former = Application(
+        id="app-1", tags=(f"orcaflow-{CLUSTER}-1",), name="n", state=AppState.RUNNING
+    )
+    assert [each.task_instance_id for each in seen(former)] == [1]
 
 
 def test_an_orphan_is_ended_when_it_has_been_one_for_a_while() -> None:

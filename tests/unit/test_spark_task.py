@@ -44,6 +44,8 @@ class Desk:
             environment=seen_by_tasks({}),
             spark=MANAGERS,
             cluster=CLUSTER,
+            tag_key="secret",
+            unsealed_until=1,
         )
 
     def prepared(self, params: Mapping[str, Any], **row: Any) -> Prepared:
@@ -77,8 +79,8 @@ class Desk:
         assert argv[0] == f"{self.spark}/bin/spark-submit"
         position = argv.index("--properties-file")
         assert argv[position + 1] == str(self.home / "tasks/1/2/3/spark_1_2_3.conf")
-        assert argv[position + 2] == "--name"
-        return argv[1:position] + argv[position + 4 :]
+        named = 2 if argv[position + 2] == "--name" else 0
+        return argv[1:position] + argv[position + 2 + named :]
 
     def mistake(self, params: Mapping[str, Any], **row: Any) -> str:
         with pytest.raises(TaskParameterError) as caught:
@@ -367,7 +369,7 @@ def test_java_may_be_elsewhere_where_executors_run(desk: Desk) -> None:
 
 
 def test_every_application_carries_the_tag_of_its_attempt(desk: Desk) -> None:
-    tag = f"orcaflow-{CLUSTER}-3"
+    tag = desk.settings.tags.of(3)
     job = desk.job({})
     assert job["tag"] == tag
     assert job["conf"]["spark.yarn.tags"] == f"{tag},orcaflow-{CLUSTER}"
@@ -377,9 +379,12 @@ def test_every_application_carries_the_tag_of_its_attempt(desk: Desk) -> None:
     assert on_kubernetes["spark.kubernetes.executor.label.orcaflow-cluster"] == CLUSTER
 
 
-def test_a_standalone_application_carries_the_tag_in_its_name(desk: Desk) -> None:
-    argv = desk.job({"master": "spark://h:7077", "deployMode": "client", "name": "mine"})["argv"]
-    assert argv[argv.index("--name") + 1] == f"mine [orcaflow-{CLUSTER}-3]"
+def test_x102_a_standalone_application_s_tag_is_in_its_name_but_in_no_command_line(
+    desk: Desk,
+) -> None:
+    job = desk.job({"master": "spark://h:7077", "deployMode": "client", "name": "mine"})
+    assert job["conf"]["spark.app.name"] == f"mine [{desk.settings.tags.of(3)}]"
+    assert "orcaflow-" not in " ".join(job["argv"])
 
 
 def test_an_application_is_named_after_its_task(desk: Desk) -> None:
@@ -476,9 +481,11 @@ def test_a_namespace_that_nobody_looks_into_is_refused(desk: Desk, mode: str) ->
 
 
 def test_the_runner_is_told_whom_to_ask_and_whom_lost_attempts_left(desk: Desk) -> None:
-    job = desk.job({}, lost_attempts=(2, 1))
+    job = desk.job({}, lost_attempts=(2, 1), ended_attempts=(1,))
+    tags = desk.settings.tags
     assert job["managers"]["yarn_urls"] == ["http://rm1:8088", "http://rm2:8088"]
-    assert job["attach_tags"] == [f"orcaflow-{CLUSTER}-2", f"orcaflow-{CLUSTER}-1"]
+    assert job["attach_tags"] == [tags.of(2), tags.of(1), f"orcaflow-{CLUSTER}-1"]
+    assert job["end_tags"] == [tags.of(1), f"orcaflow-{CLUSTER}-1"]
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,15 @@ from worker.spark.managers.settings import ManagerSettings, kubernetes_server
 from worker.spark.progress.tally import Tally
 
 CLUSTER = "0123456789ab"
-TAG = f"orcaflow-{CLUSTER}-7"
+TAGS = tags.Tags(cluster=CLUSTER, key="secret", unsealed_until=6)
+TAG = TAGS.of(7)
 
 # Tags.
 
 
 def test_a_tag_says_whose_it_is() -> None:
-    assert tags.tag(CLUSTER, 7) == TAG
-    assert tags.parse(TAG) == tags.Tagged(CLUSTER, 7)
+    assert f"orcaflow-{CLUSTER}-7-dd1832dcf8827d2a" == TAG
+    assert tags.parse(TAG) == tags.Tagged(CLUSTER, 7, "dd1832dcf8827d2a")
     assert TAG.startswith(tags.prefix(CLUSTER))
     assert tags.cluster_of_prefix(tags.prefix(CLUSTER)) == CLUSTER
 
@@ -37,23 +38,37 @@ def test_a_tag_says_whose_it_is() -> None:
         f"orcaflow-{CLUSTER[:-1]}-7",
         f"orcaflow-{CLUSTER.upper()}-7",
         f"orcaflow-{CLUSTER}-" + "9" * 30,
+        f"orcaflow-{CLUSTER}-7-",
+        f"orcaflow-{CLUSTER}-7-0123456789abcde",
     ],
 )
 def test_what_is_no_tag_says_nothing(text: str) -> None:
     assert tags.parse(text) is None
 
 
-def test_a_cluster_follows_from_a_database_and_is_the_same_each_time() -> None:
-    cluster = tags.cluster_of("7512345678901234567/orcaflow")
-    assert cluster == tags.cluster_of("7512345678901234567/orcaflow")
-    assert cluster != tags.cluster_of("7512345678901234568/orcaflow")
-    assert tags.parse(tags.tag(cluster, 1)) is not None
+def test_x102_a_tag_with_another_seal_names_no_attempt() -> None:
+    assert TAGS.attempt_to_sweep(TAG) == 7
+    assert TAGS.attempt_to_sweep(TAG.replace("-7-", "-8-")) is None
+    assert TAGS.attempt_to_sweep(tags.Tags(cluster=CLUSTER, key="guessed").of(7)) is None
+    assert TAGS.attempt_to_sweep(tags.Tags(cluster="f" * 12, key="secret").of(7)) is None
+
+
+def test_x102_a_tag_without_a_seal_counts_for_attempts_of_before_the_upgrade() -> None:
+    assert TAGS.of_earlier([7, 6]) == [TAG, TAGS.of(6), f"orcaflow-{CLUSTER}-6"]
+    assert TAGS.attempt_to_sweep(f"orcaflow-{CLUSTER}-9") == 9
+
+
+def test_the_key_of_the_seals_is_not_shown() -> None:
+    assert "secret" not in repr(TAGS)
+
+
+def test_a_cluster_has_twelve_hexadecimal_digits() -> None:
     with pytest.raises(ValueError, match="twelve"):
         tags.prefix("prod")
 
 
 def test_a_label_is_one_that_kubernetes_takes() -> None:
-    conf = tags.conf(tags.tag(CLUSTER, 9_223_372_036_854_775_807), "k8s://https://h:6443")
+    conf = tags.conf(TAGS.of(9_223_372_036_854_775_807), "k8s://https://h:6443")
     assert all(len(value) <= 63 for value in conf.values())
 
 

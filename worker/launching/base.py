@@ -59,6 +59,7 @@ from worker.launching.user_files import (
     copy_with_neighbors,
     user_file,
 )
+from worker.spark.managers.tags import NO_CLUSTER, Tags
 from worker.workspace import Account, artefact_path, make_artefact, may_read_file, write_file
 
 if TYPE_CHECKING:
@@ -125,7 +126,20 @@ class TaskSettings:
     data_dir: str = ""
     """The folder of the data that tasks share, in which files of data sources must be."""
     cluster: str = ""
-    """The prefix of the tags of this database's applications."""
+    """The cluster in the tags of this database's applications."""
+    tag_key: str = field(default="", repr=False)
+    """The secret from which the seals of these tags are derived."""
+    unsealed_until: int = 0
+    """The last attempt whose tag may lack a seal."""
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of this database's applications."""
+        return Tags(
+            cluster=self.cluster or NO_CLUSTER,
+            key=self.tag_key,
+            unsealed_until=self.unsealed_until,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def launch_with_session(
     if environment is not None:
         archives += environment.shipped(executors_on)
         choice = replace(choice, conf={**environment.conf(executors_on), **choice.conf})
-    tag = tags.tag(context.settings.cluster or tags.NO_CLUSTER, context.task.id)
+    tag = context.settings.tags.of(context.task.id)
     own = {}
     if choice.is_classic:
         own = python_sockets.settings(context.directory, choice.master)

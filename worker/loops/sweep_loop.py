@@ -19,6 +19,7 @@ from common.store.worker.ports import TaskStore
 from worker.spark.managers.base import ApplicationManager, ManagerError
 from worker.spark.managers.settings import ManagerSettings
 from worker.spark.managers.sweep import Sight, Sweep, decide, sights
+from worker.spark.managers.tags import Tags
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +48,15 @@ class SweepLoop:
         *,
         store: TaskStore,
         managers: Callable[[], Sequence[ApplicationManager]],
-        prefix: str,
+        tags: Tags,
         clock: Clock,
         interval: timedelta = _INTERVAL,
     ) -> None:
-        """`managers` makes them, at the first pass; `prefix` is that of this database's tags."""
+        """`managers` makes them, at the first pass; `tags` are those of this database."""
         self._store = store
         self._make_managers = managers
         self._managers: Sequence[ApplicationManager] | None = None
-        self._prefix = prefix
+        self._tags = tags
         self._clock = clock
         self._interval = interval
         self._sweep = Sweep()
@@ -70,7 +71,7 @@ class SweepLoop:
         asked: list[str] = []
         for place, manager in places.items():
             try:
-                seen += sights(place, self._prefix, manager.with_prefix(self._prefix))
+                seen += sights(place, self._tags, manager.with_prefix(self._tags.prefix))
             except ManagerError as error:
                 self._log_trouble(place, manager, str(error))
             else:

@@ -47,7 +47,7 @@ def main() -> int:
     stopping = threading.Event()
     submission = Submission(job.document)
     facts = FactsFile(os.environ.get("ORCAFLOW_SPARK_FACTS"))
-    watch = Watch(_manager(job, PATIENT), lambda text: say(job, text))
+    watch = Watch(_manager(job, PATIENT), lambda text: say(job, text), user=job.document["user"])
     follower = Follower(job, watch, submission, facts, stopping)
     codes: list[int] = []
 
@@ -90,7 +90,7 @@ def _end(
     It takes another connection, because the first one may be waiting.
     """
     manager = _manager(job, HASTY, before=follower.manager)
-    watch = Watch(manager, lambda text: say(job, text), follower.foreign)
+    watch = Watch(manager, lambda text: say(job, text), follower.foreign, user=job.document["user"])
     try:
         return end(
             watch,

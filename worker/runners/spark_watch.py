@@ -22,8 +22,12 @@ class Watch:
         manager: ApplicationManager,
         say: Callable[[str], None],
         foreign: frozenset[str] = frozenset(),
+        *,
+        user: str = "",
     ) -> None:
+        """`user` is the user of the attempt's applications where the manager shows one; "": any."""
         self.manager = manager
+        self._user = user
         self.foreign = foreign
         """The ids of applications that are none of the attempt's, whatever tag they bear."""
         self.is_sure = False
@@ -39,7 +43,7 @@ class Watch:
         try:
             for tag in tags:
                 for each in self.manager.with_tag(tag):
-                    if each.id not in self.foreign:
+                    if each.id not in self.foreign and self._is_of_user(each):
                         found.setdefault(each.id, each)
         except ManagerError as error:
             self.is_sure = False
@@ -50,6 +54,10 @@ class Watch:
             self._say(f"{self.manager.name} answers again")
             self._trouble = ""
         return list(found.values())
+
+    def _is_of_user(self, application: Application) -> bool:
+        """Return False for a copy of the tag on an application of another account."""
+        return not self._user or application.user in ("", self._user)
 
     def kill(self, application: Application) -> None:
         """Request an application's end; `find` shows if it has come."""

@@ -252,7 +252,8 @@ class SparkTask:
         conf = _conf(context)
         memory = Memory(context)
         others, conf = memory.raised_options(others), memory.raised_settings(conf)
-        (own_tag,) = _tags(context, [context.task.id])
+        own_tag = context.settings.tags.of(context.task.id)
+        name = tags.named(_name(context), own_tag, target.master)
         fetch_resources(context)
         reader = _reader(target)
         shipped = {
@@ -267,8 +268,7 @@ class SparkTask:
             *_sizes(context, memory),
             "--properties-file",
             str(properties := context.directory / f"spark_{context.app_id}.conf"),
-            "--name",
-            tags.named(_name(context), own_tag, target.master),
+            *([] if own_tag in name else ["--name", name]),
             *_option("--jars", shipped["jars"]),
             *_option("--files", shipped["files"]),
             *_option("--archives", shipped["archives"]),
@@ -288,6 +288,8 @@ class SparkTask:
             **conf,
             **memory.overheads(said),
             **tags.conf(own_tag, target.master),
+            # Every account can read command lines, so a name with the tag is a setting.
+            **({"spark.app.name": name} if own_tag in name else {}),
             **waiting_settings(target),
             **({"spark.kubernetes.namespace": namespace} if namespace else {}),
         }
@@ -317,8 +319,11 @@ class SparkTask:
                 "driver_class": _driver_class(context, target),
                 "namespace": namespace,
                 "tag": own_tag,
-                "attach_tags": _tags(context, context.task.lost_attempts),
-                "end_tags": _tags(context, context.task.ended_attempts[:_ENDED_LOOKED_AT]),
+                "attach_tags": context.settings.tags.of_earlier(context.task.lost_attempts),
+                "end_tags": context.settings.tags.of_earlier(
+                    context.task.ended_attempts[:_ENDED_LOOKED_AT]
+                ),
+                "user": _user(context, target, [*said.values(), *argv]),
                 # A Master's page whose address is only guessed may well not be reached from here.
                 "must_ask": target.ruler != "standalone" or bool(managers.standalone_urls),
                 "managers": managers.to_document(),
@@ -349,9 +354,17 @@ def _environment(context: TaskContext, home: str, target: Target) -> dict[str, s
     return environment
 
 
-def _tags(context: TaskContext, attempts: Iterable[int]) -> list[str]:
-    cluster = context.settings.cluster or tags.NO_CLUSTER
-    return [tags.tag(cluster, attempt) for attempt in attempts]
+def _user(context: TaskContext, target: Target, said: Iterable[str]) -> str:
+    """Return the user that the manager shows of the attempt's applications; "" for any.
+
+    A standalone Master shows the account of a driver on the worker. Other managers show a user that
+    their own rules choose: of a Kerberos ticket, of a Worker in the cluster.
+    """
+    is_shown = target.ruler == "standalone" and target.mode == "client"
+    # The name that Java reports is a property, which options of the driver can replace.
+    if context.account is None or not is_shown or any("user.name" in each for each in said):
+        return ""
+    return context.account.name
 
 
 def _name(context: TaskContext) -> str:

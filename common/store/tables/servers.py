@@ -87,7 +87,8 @@ environment_worker_group_relation: Final = Table(
 )
 
 # One row: what this database is called in places that others use too, as the tags of Spark
-# applications. Drawn once, so that it outlives moves and new names.
+# applications, and the secret key of these tags. Both are random and never change, so that they
+# outlive moves and new names. Only daemons may read the key: no view of the reading role shows it.
 cluster: Final = Table(
     "t_ds_cluster",
     metadata,
@@ -98,6 +99,14 @@ cluster: Final = Table(
         nullable=False,
         server_default=text("substr(md5(gen_random_uuid()::text), 1, 12)"),
     ),
+    Column(
+        "tag_key",
+        String(64),
+        nullable=False,
+        server_default=text("md5(gen_random_uuid()::text) || md5(gen_random_uuid()::text)"),
+    ),
+    # The last attempt whose tag may lack a seal, since a former version may have started it.
+    Column("unsealed_until", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("id = 1", name="t_ds_cluster_one"),
 )
 

@@ -17,9 +17,11 @@ from tests.integration.managers.submit import MARK
 from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
 from worker.launching.base import TaskSettings
-from worker.spark.managers.tags import tag
+from worker.spark.managers.tags import Tags
 
 CLUSTER = "0123456789ab"
+KEY = "the key of all workers"
+TAGS = Tags(cluster=CLUSTER, key=KEY)
 OOM = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat x.y(Z.java:1)\n'
 """The end of a driver's log."""
 GRACE: Final = timedelta(minutes=2)
@@ -53,6 +55,7 @@ class Bench:
                 environment=seen_by_tasks(os.environ),
                 spark=spark,
                 cluster=CLUSTER,
+                tag_key=KEY,
             ),
         )
         self._conf = {"spark.fake.url": fake_url}
@@ -124,7 +127,7 @@ class Bench:
         return SparkFacts.from_json(path.read_bytes()) if path.exists() else SparkFacts()
 
     def tag(self, number: int = 1) -> str:
-        return tag(CLUSTER, number)
+        return TAGS.of(number)
 
 
 def pid_of_runner(directory: Path) -> int:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
-from tests.integration.managers.bench import CLUSTER, Bench, labels, yarn_tags
+from tests.integration.managers.bench import TAGS, Bench, labels, yarn_tags
 from tests.integration.managers.kubernetes import FakeKubernetes
 from tests.integration.managers.yarn import FakeYarn
 from tests.memory.store import MemoryDatabase, MemoryTaskStore
 from tests.simulation.virtual_clock import VirtualClock
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.spark.managers.settings import ManagerSettings
-from worker.spark.managers.tags import prefix
 
 SWEEPS_A_MINUTE = 6
 
@@ -90,7 +89,7 @@ class Sweeper:
         self.loop = SweepLoop(
             store=MemoryTaskStore(self.database),
             managers=configured(ManagerSettings.of(ground.spark)),
-            prefix=prefix(CLUSTER),
+            tags=TAGS,
             clock=self.clock,
         )
 

@@ -42,9 +42,10 @@ class FakeMaster(FakeServer):
         state: str = "RUNNING",
         tag: str = "",
         driver: str = "",
+        user: str = "etl",
     ) -> None:
         with self.lock:
-            self.apps[app_id] = {"id": app_id, "name": name, "state": state, "user": "etl"}
+            self.apps[app_id] = {"id": app_id, "name": name, "state": state, "user": user}
             if tag:
                 self.tags[app_id] = tag
             if driver:

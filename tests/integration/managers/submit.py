@@ -42,7 +42,7 @@ def main() -> None:
         "tags": conf.get("spark.yarn.tags", ""),
         "labels": labels,
         "attempt": conf.get("spark.orcaflow.attempt", ""),
-        "name": value(words, "--name").replace(" ", "-"),
+        "name": (conf.get("spark.app.name") or value(words, "--name")).replace(" ", "-"),
     }
     made = post(conf, "submit", about)
     print("the application is there", made.get("id", ""), flush=True)

@@ -9,16 +9,15 @@ import pytest
 
 from common.model.failures import FailureReason
 from common.model.states import TaskState
-from tests.integration.managers.bench import CLUSTER, OOM, labels
+from tests.integration.managers.bench import CLUSTER, OOM, TAGS, labels
 from tests.integration.managers.grounds import Ground
 from tests.integration.managers.kubernetes import FakeKubernetes
 from tests.integration.managers.server import TROUBLES
 from worker.spark.managers.base import AppState, ManagerError, ManagerRefusedError
 from worker.spark.managers.kubernetes import KubernetesManager
 from worker.spark.managers.rest import HASTY
-from worker.spark.managers.tags import prefix, tag
 
-TAG = tag(CLUSTER, 7)
+TAG = TAGS.of(7)
 
 
 @pytest.fixture
@@ -93,12 +92,12 @@ def test_an_application_is_a_driver_with_its_executors(
     app_id = kubernetes.submit(labels(TAG))
     executor = {**labels(TAG), "spark-role": "executor", "spark-app-selector": app_id}
     kubernetes.add("exec-1", executor)
-    kubernetes.submit(labels(tag(CLUSTER, 8)))
+    kubernetes.submit(labels(TAGS.of(8)))
     kubernetes.submit({"orcaflow-attempt": "somebody-s", "orcaflow-cluster": CLUSTER})
     asked = manager(kubernetes, tmp_path)
     (found,) = asked.with_tag(TAG)
     assert (found.id, found.state) == (app_id, AppState.RUNNING)
-    assert len(asked.with_prefix(prefix(CLUSTER))) == 2
+    assert len(asked.with_prefix(TAGS.prefix)) == 2
     asked.kill(found)
     assert [name for name in kubernetes.live() if "exec-1" in name] == []
     assert asked.with_tag(TAG) == []

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from tests.integration.managers.bench import TAGS
 from tests.integration.managers.master import FakeMaster
 from tests.integration.managers.server import TROUBLES
+from worker.runners.spark_watch import Watch
 from worker.spark.managers.base import AppState, ManagerError, ManagerUnreachableError
 from worker.spark.managers.rest import HASTY
 from worker.spark.managers.standalone import StandaloneManager
-from worker.spark.managers.tags import named, prefix, tag
+from worker.spark.managers.tags import named
 
-CLUSTER = "0123456789ab"
-TAG = tag(CLUSTER, 7)
+TAG = TAGS.of(7)
 MASTER = "spark://h:7077"
 
 
@@ -32,12 +33,23 @@ def manager(*masters: FakeMaster, url: str = MASTER) -> StandaloneManager:
 def test_an_application_is_known_by_its_name_or_by_its_driver_s_page(master: FakeMaster) -> None:
     master.add("app-1", name=named("load", TAG, MASTER))
     master.add("app-2", tag=TAG)
-    master.add("app-3", tag=tag(CLUSTER, 8))
+    master.add("app-3", tag=TAGS.of(8))
     master.add("app-4", tag="not a tag")
     master.add("app-5")
     asked = manager(master)
     assert [each.id for each in asked.with_tag(TAG)] == ["app-1", "app-2"]
-    assert [each.id for each in asked.with_prefix(prefix(CLUSTER))] == ["app-1", "app-2", "app-3"]
+    assert [each.id for each in asked.with_prefix(TAGS.prefix)] == ["app-1", "app-2", "app-3"]
+
+
+def test_x102_an_application_of_another_account_is_ignored(master: FakeMaster) -> None:
+    master.add("app-1", name=named("copy", TAG, MASTER), user="evil")
+    master.add("app-2", name=named("load", TAG, MASTER), user="etl")
+    asked = manager(master)
+    said: list[str] = []
+    of_account = Watch(asked, said.append, user="etl").find([TAG])
+    assert [each.id for each in of_account or ()] == ["app-2"]
+    of_anybody = Watch(asked, said.append).find([TAG])
+    assert [each.id for each in of_anybody or ()] == ["app-1", "app-2"]
 
 
 def test_a_driver_s_page_is_asked_once(master: FakeMaster) -> None:
@@ -87,7 +99,7 @@ def test_a_driver_is_known_by_its_command_in_its_worker_s_log(master: FakeMaster
     asked = manager(master)
     assert asked.with_tag(TAG) == []
     master.drivers.update({ours: "RUNNING", other: "RUNNING"})
-    master.commands.update({ours: TAG, other: tag(CLUSTER, 8)})
+    master.commands.update({ours: TAG, other: TAGS.of(8)})
     assert [each.id for each in asked.with_tag(TAG)] == [ours]
     assert [each.id for each in asked.nameless()] == [old]
     master.drivers[ours], master.printed[ours] = "FAILED", "it divided by zero\n"
@@ -103,7 +115,7 @@ def test_a_program_can_not_pass_itself_off_as_another_driver(master: FakeMaster)
     victim, own = "driver-20260102030405-0001", "driver-20260102030405-0002"
     master.has_worker = True
     master.drivers.update({victim: "RUNNING", own: "RUNNING"})
-    master.commands.update({victim: tag(CLUSTER, 8), own: TAG})
+    master.commands.update({victim: TAGS.of(8), own: TAG})
     # The page of a driver is the program's own.
     master.add("app-1", tag=TAG, driver=victim)
     assert [each.id for each in manager(master).with_tag(TAG)] == ["app-1", own]

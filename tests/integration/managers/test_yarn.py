@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.managers.bench import CLUSTER, yarn_tags
+from tests.integration.managers.bench import CLUSTER, TAGS, yarn_tags
 from tests.integration.managers.server import TROUBLES, Asked, FakeServer, Said, as_json
 from tests.integration.managers.yarn import FakeYarn
 from tests.integration.spark_host import until
@@ -21,10 +21,9 @@ from worker.spark.managers.base import (
     ManagerUnreachableError,
 )
 from worker.spark.managers.rest import HASTY
-from worker.spark.managers.tags import prefix, tag
 from worker.spark.managers.yarn import YarnManager
 
-TAG = tag(CLUSTER, 7)
+TAG = TAGS.of(7)
 
 
 @pytest.fixture
@@ -54,12 +53,12 @@ def test_no_applications_are_none(yarn: FakeYarn) -> None:
 
 def test_applications_are_found_by_a_tag_or_by_the_cluster_s(yarn: FakeYarn) -> None:
     mine = yarn.submit(yarn_tags(TAG))
-    yarn.submit(yarn_tags(tag(CLUSTER, 8)))
+    yarn.submit(yarn_tags(TAGS.of(8)))
     yarn.submit("theirs")
     yarn.submit(f"orcaflow-{CLUSTER}")
     asked = manager(yarn.url)
     assert [each.id for each in asked.with_tag(TAG)] == [mine.id]
-    assert len(asked.with_prefix(prefix(CLUSTER))) == 2
+    assert len(asked.with_prefix(TAGS.prefix)) == 2
 
 
 def test_an_answer_that_does_not_heed_the_tag_is_sifted(yarn: FakeYarn) -> None:

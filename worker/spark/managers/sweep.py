@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 from worker.spark.managers.base import Application
-from worker.spark.managers.tags import parse
+from worker.spark.managers.tags import Tags
 
 PATIENCE: Final = timedelta(seconds=8)
 
@@ -46,14 +46,13 @@ class Sweep:
     """All of which no attempt is known; for the next look."""
 
 
-def sights(place: str, prefix: str, applications: Iterable[Application]) -> list[Sight]:
-    """The live ones that carry a tag of ours. `place` names their manager."""
+def sights(place: str, tags: Tags, applications: Iterable[Application]) -> list[Sight]:
+    """Return the live ones that carry a tag of ours. `place` names their manager."""
     found = []
     for each in applications:
         for tag in each.tags:
-            tagged = parse(tag) if tag.startswith(prefix) else None
-            if tagged is not None and not each.state.is_final:
-                task_instance_id = tagged.task_instance_id
+            task_instance_id = tags.attempt_to_sweep(tag)
+            if task_instance_id is not None and not each.state.is_final:
                 found.append(
                     Sight(key=(place, each.id), task_instance_id=task_instance_id, application=each)
                 )

@@ -1,17 +1,22 @@
 """The tags on every Spark application of an attempt, by which its manager finds it.
 
-Pure, standard library only. A *tag* is `orcaflow-<cluster>-<task instance id>`; the *cluster* is
-twelve hexadecimal digits that stand for the database whose attempts are meant, since every database
-has an attempt 1. YARN shows the tag in its tags, Kubernetes in labels, the page of a driver in a
-setting; a standalone Master shows nothing but names, which a program may replace. Anybody may put
-a tag on an application of his own: then it is killed, or followed, like the attempt's.
+Pure, standard library only. A *tag* is `orcaflow-<cluster>-<task instance id>-<seal>`. The
+*cluster* is twelve hexadecimal digits that stand for the database whose attempts are meant, since
+every database has an attempt 1. YARN shows the tag in its tags, Kubernetes in labels, the page of a
+driver in a setting; a standalone Master shows nothing but names, which a program may replace.
+
+Anybody may put any tag on an application. So the *seal* is derived from the attempt's id with a key
+that only daemons know: every worker can derive the tags of lost attempts, and authors of other
+projects can't know a tag before the manager shows it. Former versions made tags without a seal.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 Ruler: TypeAlias = Literal["yarn", "standalone", "kubernetes", "local"]
@@ -25,8 +30,9 @@ NO_CLUSTER: Final = "0" * 12
 """Of attempts whose worker was not told its database."""
 
 _NAME = "orcaflow"
-_TAG = re.compile(rf"{_NAME}-([0-9a-f]{{12}})-([1-9][0-9]{{0,18}})")
+_TAG = re.compile(rf"{_NAME}-([0-9a-f]{{12}})-([1-9][0-9]{{0,18}})(?:-([0-9a-f]{{16}}))?")
 _CLUSTER = re.compile(r"[0-9a-f]{12}")
+_SEAL_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,51 @@ class Tagged:
 
     cluster: str
     task_instance_id: int
+    seal: str = ""
+    """"" in a tag of a former version."""
 
 
-def cluster_of(identity: str) -> str:
-    """The cluster that a database's identity stands for."""
-    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """The tags of one database's attempts."""
+
+    cluster: str
+    key: str = field(default="", repr=False)
+    """The secret of the daemons from which seals are derived."""
+    unsealed_until: int = 0
+    """The last attempt that a former version may have started, with a tag without a seal."""
+
+    @property
+    def prefix(self) -> str:
+        return prefix(self.cluster)
+
+    def of(self, task_instance_id: int) -> str:
+        """Return the tag that an attempt gives its applications."""
+        unsealed = f"{self.prefix}{task_instance_id}"
+        digest = hmac.new(self.key.encode(), unsealed.encode(), hashlib.sha256)
+        return f"{unsealed}-{digest.hexdigest()[:_SEAL_DIGITS]}"
+
+    def of_earlier(self, task_instance_ids: Iterable[int]) -> list[str]:
+        """Return all tags that applications of earlier attempts may have."""
+        found = []
+        for each in task_instance_ids:
+            found.append(self.of(each))
+            if each <= self.unsealed_until:
+                found.append(f"{self.prefix}{each}")
+        return found
+
+    def attempt_to_sweep(self, tag: str) -> int | None:
+        """Return the attempt after whose end an application with this tag is killed.
+
+        A tag without a seal counts for any attempt: workers of a former version may run beside this
+        one, and who forges such a tag loses only an application of their own.
+        """
+        found = parse(tag)
+        if found is None or found.cluster != self.cluster:
+            return None
+        if found.seal and not hmac.compare_digest(tag, self.of(found.task_instance_id)):
+            return None
+        return found.task_instance_id
 
 
 def prefix(cluster: str) -> str:
@@ -49,15 +95,10 @@ def prefix(cluster: str) -> str:
     return f"{_NAME}-{cluster}-"
 
 
-def tag(cluster: str, task_instance_id: int) -> str:
-    """The tag of an attempt."""
-    return f"{prefix(cluster)}{task_instance_id}"
-
-
 def parse(text: str) -> Tagged | None:
     """Return the parts of a tag; None for anything that is none."""
     found = _TAG.fullmatch(text)
-    return None if found is None else Tagged(found[1], int(found[2]))
+    return None if found is None else Tagged(found[1], int(found[2]), found[3] or "")
 
 
 def in_name(name: str) -> str | None:
