@@ -18,7 +18,7 @@ from common.model.streams.partitions import (
 from common.model.streams.progress import OpenTask, PartitionProgress, fed_partitions
 from common.model.streams.reading import read_spec
 from common.model.streams.sequences import work_of
-from common.model.streams.spec import Bounds, SupervisorSpec
+from common.model.streams.spec import Bounds, KafkaFormat, SupervisorSpec
 from common.model.streams.tasks import Assignment, TaskReport, offsets_document, offsets_of
 from common.model.task_type import ValueFaultError
 from common.store.master.supervisor_ports import SupervisorRows
@@ -121,6 +121,16 @@ def test_a_pattern_of_several_topics_is_read() -> None:
     # As Druid shows it.
     shown = with_pattern("clicks-.*", stream="clicks-.*")
     assert read_spec(shown).ignored == ()
+
+
+def test_a_key_of_former_examples_of_druid_is_listed_as_without_effect() -> None:
+    # Druid's documentation of 0.22 has it, and Druid drops it.
+    format_ = {"type": "kafka", "valueFormat": {"type": "json"}, "headerLabelPrefix": "h."}
+    read = read_spec(with_pattern(inputFormat=format_))
+    assert read.ignored == ("spec.ioConfig.inputFormat.headerLabelPrefix",)
+    assert isinstance(read.spec, SupervisorSpec)
+    assert isinstance(read.spec.io.input_format, KafkaFormat)
+    assert read.spec.io.input_format.header_prefix == "kafka.header."
 
 
 def test_bounds_have_partitions_of_the_same_kind() -> None:

@@ -195,7 +195,7 @@ def _kafka(fields: Fields) -> KafkaFormat:
         timestamp_column=fields.text("timestampColumnName", default="kafka.timestamp"),
         topic_column=fields.text("topicColumnName", default="kafka.topic"),
     )
-    fields.ignore("partitionColumnName", "offsetColumnName")
+    fields.ignore("partitionColumnName", "offsetColumnName", "headerLabelPrefix")
     fields.close()
     return read
 
