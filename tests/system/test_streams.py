@@ -236,12 +236,10 @@ def test_each_record_of_all_topics_of_a_pattern_is_published_once(
         "consumerProperties": {"bootstrap.servers": broker.servers},
         "startDelay": "PT0S",
         "period": "PT1S",
+        # The group of the third topic does not have the other two, so no hand-over has to come.
+        "taskCount": 2,
     }
-    document["spec"]["tuningConfig"] = {
-        "type": "kafka",
-        "offsetFetchPeriod": "PT5S",
-        "repartitionTransitionDuration": "PT0S",
-    }
+    document["spec"]["tuningConfig"] = {"type": "kafka", "offsetFetchPeriod": "PT5S"}
     produced: dict[str, int] = {}
 
     def produce(topic: str, count: int) -> None:
@@ -263,13 +261,14 @@ def test_each_record_of_all_topics_of_a_pattern_is_published_once(
         )
 
     def all_read(besides: int = 0) -> int:
+        """Await that all is read; return an attempt that reads, besides this one."""
         wanted = {f"{topic}:0": count for topic, count in produced.items()}
         found: list[int] = []
 
         def is_read() -> bool:
             reading = [each for each in tasks() if each[1] == "READING" and each[0] != besides]
-            found[:] = [each[0] for each in reading if each[2] == wanted]
-            return bool(found)
+            found[:] = [each[0] for each in reading]
+            return wanted == {name: offset for each in reading for name, offset in each[2].items()}
 
         until(is_read)
         return found[0]
@@ -290,11 +289,11 @@ def test_each_record_of_all_topics_of_a_pattern_is_published_once(
         os.kill(pid, signal.SIGKILL)
     produce("clicks-us", 5)
     all_read(besides=first)
-    broker.create("clicks-jp", 1)
-    produce("clicks-jp", 7)
+    broker.create("clicks-in", 1)
+    produce("clicks-in", 7)
     all_read()
     lag = {each["partition"] for each in cluster.told("stream", "lag", "clicks")}
-    assert lag == {"clicks-eu:0", "clicks-jp:0", "clicks-us:0"}
+    assert lag == {"clicks-eu:0", "clicks-in:0", "clicks-us:0"}
     assert cluster.orcaflow("stream", "suspend", "clicks").returncode == 0
     stored = (
         'SELECT stream, partition, "offset" FROM t_ds_dataset_topic_offsets'
