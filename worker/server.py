@@ -65,7 +65,7 @@ from common.runtime.pid_file import holding, pid_file
 from common.runtime.service import Service, StopRequestedError
 from common.runtime.wakes import Wakes
 from common.store import schema
-from common.store.cluster import ClusterIdentity, cluster_identity
+from common.store.cluster import cluster_identity
 from common.store.listen import Channel, Notifications, hint_channel
 from common.store.worker.datasets import PostgresDatasetStore
 from common.store.worker.ports import AttemptEnd
@@ -222,8 +222,9 @@ class WorkerServer:
             groups = names_of(settings.groups)
             group_ids = service.reach(lambda: ensure_worker_groups(engine, groups))
             store = PostgresTaskStore(engine, checks_creators=self._for_tenants)
-            identity = service.reach(lambda: cluster_identity(engine))
-            cluster = identity.token
+            found = service.reach(lambda: cluster_identity(engine))
+            tags = Tags(cluster=found.token, key=found.tag_key, unsealed_until=found.unsealed_until)
+            cluster = found.token
             registry = service.reach(
                 lambda: connect_registry(registry_config(config), clock=self._clock)
             )
@@ -249,7 +250,7 @@ class WorkerServer:
                 PostgresDatasetStore(engine), cluster, orders, topologies
             )
             stack.callback(datasets.close)
-            supervisor, worker = self._parts(store, group_ids, identity, registry, datasets)
+            supervisor, worker = self._parts(store, group_ids, tags, registry, datasets)
             made.append(worker)
             self._running, self._uid_of = supervisor.running, supervisor.uid_of
             service.add(datasets)
@@ -304,7 +305,7 @@ class WorkerServer:
                 drop_stored=None if self._log_store is None else self._log_store.drop,
             )
             service.add(OutageTolerant(folders))
-            self._add_spark(service, store, identity)
+            self._add_spark(service, store, tags)
             signal.signal(signal.SIGQUIT, self._on_quit(service))
             exit_code = service.run()
             self._finish(supervisor, worker, registry)
@@ -314,7 +315,7 @@ class WorkerServer:
         self,
         store: PostgresTaskStore,
         group_ids: frozenset[int],
-        identity: ClusterIdentity,
+        tags: Tags,
         registry: Registry,
         datasets: DatasetServer,
     ) -> tuple[Supervisor, Worker]:
@@ -361,9 +362,8 @@ class WorkerServer:
                 spark=config.spark,
                 spark_socket=host.address,
                 data_dir=str(data_dir),
-                cluster=identity.token,
-                tag_key=identity.tag_key,
-                unsealed_until=identity.unsealed_until,
+                cluster=tags.cluster,
+                tags=tags,
             ),
             wants_host=host.want,
             opened=parameter_keys(config).of_datasources.opened,
@@ -541,18 +541,12 @@ class WorkerServer:
         service.on_stop(HintLoop.name, hints.stop)
         return source
 
-    def _add_spark(
-        self, service: Service, store: PostgresTaskStore, identity: ClusterIdentity
-    ) -> None:
+    def _add_spark(self, service: Service, store: PostgresTaskStore, tags: Tags) -> None:
         self._wakes.by_name[HostLoop.name] = service.add(self._host).wake
         managers = ManagerSettings.of(self._config.spark)
         if not managers.is_empty:
-            sweep = SweepLoop(
-                store=store,
-                managers=configured(managers),
-                tags=Tags(cluster=identity.token, key=identity.tag_key),
-                clock=self._clock,
-            )
+            known = configured(managers)
+            sweep = SweepLoop(store=store, managers=known, tags=tags, clock=self._clock)
             service.add(OutageTolerant(sweep))
 
     def _on_quit(self, service: Service) -> Callable[[int, FrameType | None], None]:

@@ -18,7 +18,7 @@ from common.model.spark import SparkFacts
 from common.model.states import TaskState
 from common.spark_config import SparkConfig
 from tests import light_jvm
-from tests.integration.managers.bench import CLUSTER, GRACE, KEY, TAGS, pid_of_runner
+from tests.integration.managers.bench import GRACE, TAGS, pid_of_runner
 from tests.integration.managers.standalone import StandaloneCluster
 from tests.integration.worker_host import Host
 from worker.launcher import seen_by_tasks
@@ -71,8 +71,7 @@ class Programs:
                     "JDK_JAVA_OPTIONS": light_jvm.LIGHT,
                 },
                 spark=SparkConfig(standalone_urls=cluster.page),
-                cluster=CLUSTER,
-                tag_key=KEY,
+                tags=TAGS,
             ),
         )
 

@@ -22,7 +22,8 @@ from worker.tasks.topology import TopologyTask
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"
-TAG = Tags(cluster=CLUSTER, key="secret").of(3)
+TAGS = Tags(cluster=CLUSTER, key="secret")
+TAG = TAGS.of(3)
 SOCKET = "/run/orcaflow/spark.sock"
 PROFILES = {
     "default": SparkProfile(driver_memory="2g", conf={"spark.sql.shuffle.partitions": "4"}),
@@ -56,7 +57,7 @@ def prepared(
         spark=config,
         spark_socket=socket,
         cluster=CLUSTER,
-        tag_key="secret",
+        tags=TAGS,
     )
     launcher = Launcher(
         home=home,

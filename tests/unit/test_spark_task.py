@@ -15,6 +15,7 @@ from tests.claims import a_claimed_task
 from worker.launcher import Launcher, seen_by_tasks
 from worker.launching.base import TaskParameterError, TaskSettings
 from worker.processes.starting import Prepared
+from worker.spark.managers.tags import Tags
 from worker.workspace import attempt_folders
 
 CLUSTER = "0123456789ab"
@@ -43,9 +44,7 @@ class Desk:
             spark_home=str(self.spark),
             environment=seen_by_tasks({}),
             spark=MANAGERS,
-            cluster=CLUSTER,
-            tag_key="secret",
-            unsealed_until=1,
+            tags=Tags(cluster=CLUSTER, key="secret", unsealed_until=1),
         )
 
     def prepared(self, params: Mapping[str, Any], **row: Any) -> Prepared:
@@ -499,7 +498,7 @@ def test_the_runner_is_told_whom_to_ask_and_whom_lost_attempts_left(desk: Desk) 
 def test_cluster_mode_needs_somebody_to_ask(tmp_path: Path, master: str, key: str) -> None:
     desk = Desk(tmp_path)
     desk.settings = TaskSettings(
-        spark_home=str(desk.spark), environment=seen_by_tasks({}), cluster=CLUSTER
+        spark_home=str(desk.spark), environment=seen_by_tasks({}), tags=Tags(cluster=CLUSTER)
     )
     assert key in desk.mistake({"master": master})
     client = desk.prepared({"master": master, "deployMode": "client"})

@@ -59,7 +59,7 @@ from worker.launching.user_files import (
     copy_with_neighbors,
     user_file,
 )
-from worker.spark.managers.tags import NO_CLUSTER, Tags
+from worker.spark.managers.tags import NO_TAGS, Tags
 from worker.workspace import Account, artefact_path, make_artefact, may_read_file, write_file
 
 if TYPE_CHECKING:
@@ -126,20 +126,9 @@ class TaskSettings:
     data_dir: str = ""
     """The folder of the data that tasks share, in which files of data sources must be."""
     cluster: str = ""
-    """The cluster in the tags of this database's applications."""
-    tag_key: str = field(default="", repr=False)
-    """The secret from which the seals of these tags are derived."""
-    unsealed_until: int = 0
-    """The last attempt whose tag may lack a seal."""
-
-    @property
-    def tags(self) -> Tags:
-        """The tags of this database's applications."""
-        return Tags(
-            cluster=self.cluster or NO_CLUSTER,
-            key=self.tag_key,
-            unsealed_until=self.unsealed_until,
-        )
+    """The token of this database in traces and lineage."""
+    tags: Tags = NO_TAGS
+    """The tags of this database's Spark applications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,7 @@ class Bench:
                 spark_home=str(installation),
                 environment=seen_by_tasks(os.environ),
                 spark=spark,
-                cluster=CLUSTER,
-                tag_key=KEY,
+                tags=TAGS,
             ),
         )
         self._conf = {"spark.fake.url": fake_url}

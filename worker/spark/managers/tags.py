@@ -88,6 +88,9 @@ class Tags:
         return found.task_instance_id
 
 
+NO_TAGS: Final = Tags(cluster=NO_CLUSTER)
+
+
 def prefix(cluster: str) -> str:
     """Return the prefix of all tags of a cluster."""
     if not _CLUSTER.fullmatch(cluster):
