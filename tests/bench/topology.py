@@ -38,7 +38,7 @@ from common.topology.plan import queries_of
 from orcaflow.spouts import RateSpout
 from tests.bench.figures import Figure, Target
 from tests.bench.stage import Stage
-from worker.spark.jvm import python_sockets
+from worker.spark.jvm.python_sockets import SocketFolder
 from worker.spark.topology import spout_source
 from worker.spark.topology.program import Pickled, Program
 from worker.spark.topology.queries import SETTINGS, TopologyQueries
@@ -321,7 +321,8 @@ def _session(folder: Path) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .config("spark.driver.memory", "1g")
-        .config(map=python_sockets.settings(folder, "local[2]"))
+        # The folder is used until the end of this process.
+        .config(map=SocketFolder(folder).settings("local[2]"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .getOrCreate()
     )

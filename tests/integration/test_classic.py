@@ -155,15 +155,17 @@ def test_a_script_finds_its_session_and_leaves_nothing_but_what_it_said(tmp_path
                 return error.code
         token = pathlib.Path("task.token").read_text()
         tell(status_of_page(), status_of_page(Authorization=f"Bearer {token}"))
+        tell(isinstance(spark.sparkContext._accumulatorServer.server_address, str))
         """,
         conf={"spark.my.token": "hush-hush", "spark.ui.enabled": "true"},
     )
     end = task.end()
     assert end.code == 0, end.log
-    total, where, (token, name), argv, environ, left, scratch, doors, pages = end.told()
+    total, where, (token, name), argv, environ, left, scratch, doors, pages, has_socket = end.told()
     assert scratch == [str(tmp_path / "task.tmp")]
     assert doors == ["true", "127.0.0.1"]
     assert pages == [403, 200]
+    assert has_socket == [True]
     assert total == [44850]
     assert "pyspark.zip" not in where[0]
     assert (token, name) == ("hush-hush", "a test")

@@ -108,6 +108,12 @@ def test_a_script_gets_the_values_of_spark_submit(host: SparkHost, name: str) ->
         assert "Batch: 0" in attempt.output
 
 
+def test_x113_the_server_for_accumulators_of_a_session_has_no_port(host: SparkHost) -> None:
+    script = "tell(isinstance(spark.sparkContext._accumulatorServer.server_address, str))"
+    code, attempt = classic(host, script)
+    assert (code, attempt.values) == (0, [True]), attempt.output
+
+
 def test_a_task_finds_nothing_that_the_task_before_has_left(host: SparkHost) -> None:
     leaves = """
     spark.sql("create database lost")

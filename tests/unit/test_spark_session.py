@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,20 +61,6 @@ def test_the_private_driver_is_made_as_the_default_profile_and_the_task_say(tmp_
     }
     assert made.environment["SPARK_LOCAL_DIRS"].startswith(made.directory)
     assert "driver of its own" not in made.header
-
-
-def test_a_private_driver_and_its_python_talk_by_sockets_unless_the_task_says_otherwise() -> None:
-    enabled, folder = (f"spark.python.unix.domain.socket.{each}" for each in ("enabled", "dir"))
-    # The path of a test's own folder is too long for them.
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        made = prepared(Path(short), {"profile": "classic"})
-        conf = job_of(made)["conf"]
-        assert (conf[enabled], conf[folder]) == ("true", made.directory)
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        params = {"profile": "classic", "conf": {enabled: "false"}}
-        assert job_of(prepared(Path(short), params))["conf"][enabled] == "false"
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        assert enabled not in job_of(prepared(Path(short), {}))["conf"]
 
 
 def test_classic_may_be_what_all_tasks_get(tmp_path: Path) -> None:

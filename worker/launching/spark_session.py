@@ -29,7 +29,6 @@ from worker.launching.spark_environment import TaskEnvironment, task_environment
 from worker.launching.spark_installation import spark_environment, spark_home
 from worker.launching.spark_memory import Memory
 from worker.spark.host import folders
-from worker.spark.jvm import python_sockets
 from worker.spark.managers import tags
 from worker.spark.session import driver_needs, parameters, sharing
 from worker.workspace import Account, read_script
@@ -109,9 +108,6 @@ def launch_with_session(
         archives += environment.shipped(executors_on)
         choice = replace(choice, conf={**environment.conf(executors_on), **choice.conf})
     tag = context.settings.tags.of(context.task.id)
-    own = {}
-    if choice.is_classic:
-        own = python_sockets.settings(context.directory, choice.master)
     tagging = tags.conf(tag, choice.master) if choice.is_classic else {}
     name = f"{context.task.process_name} {context.task.name}"
     job = {
@@ -120,7 +116,7 @@ def launch_with_session(
         "tag": tag,
         "profile": choice.profile,
         "master": choice.master,
-        "conf": {**lineage_conf(context), **own, **choice.conf, **tagging},
+        "conf": {**lineage_conf(context), **choice.conf, **tagging},
         "params": _params(context),
         "outputs": {name: each.name for name, each in context.outputs.items()},
         "secrets": [*context.secrets, *(text for each in sources for text in each.secrets)],

@@ -33,8 +33,9 @@ from typing import TypeAlias
 from common.port_holders import account_name
 from common.ports import free_port, is_of, listener_of, ports_of
 from worker.spark.host.forking import end_with_parent
-from worker.spark.jvm import doors, python_sockets
+from worker.spark.jvm import doors
 from worker.spark.jvm.java_command import Command
+from worker.spark.jvm.python_sockets import SocketFolder
 from worker.spark.session.datasources import HIDDEN
 
 GATEWAY_FILE = "gateway"
@@ -189,6 +190,8 @@ class ConnectServer:
             undone.callback(shutil.rmtree, directory, ignore_errors=True)
             script = f'#!/bin/sh\nexec {shlex.join(proxy)} python "$0" "$@"\n'
             scratch_of(directory).mkdir(mode=0o700)
+            self._sockets = SocketFolder(scratch_of(directory))
+            undone.callback(self._sockets.close)
             (directory / _POOLS_FILE).write_text(_POOLS, encoding="ascii")
             self._python.write_text(script, encoding="utf-8")
             self._python.chmod(0o700)
@@ -289,6 +292,11 @@ class ConnectServer:
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
+    def close(self) -> None:
+        """Close the descriptors; the process must have ended."""
+        os.close(self.pidfd)
+        self._sockets.close()
+
     def close_input(self) -> None:
         """Close the pipe whose end ends the JVM."""
         if self.process.stdin is not None:
@@ -316,7 +324,7 @@ class ConnectServer:
             **_OWN_CONF,
             "spark.scheduler.allocation.file": (self.directory / _POOLS_FILE).as_uri(),
             **doors.settings(plan.master),
-            **python_sockets.settings(scratch_of(self.directory), plan.master),
+            **self._sockets.settings(plan.master),
             **plan.conf,
             **_PAGES_CONF,
             **self._page_conf(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -354,7 +353,7 @@ class Servers:
         process = server.process
         code = process.process.wait()
         self._watch.remove(process.pidfd)
-        os.close(process.pidfd)
+        process.close()
         process.close_input()
         del self._servers[server.key]
         log.info("server ended", extra={"server": server.key, "exit_code": code})

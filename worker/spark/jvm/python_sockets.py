@@ -1,29 +1,83 @@
-"""Unix domain sockets between a JVM of Spark's and its processes for Python, of one computer.
+"""Unix domain sockets between a JVM of Spark and its Python processes on one computer.
 
-By TCP, which is Spark's default, each hand-over of a small batch waits for some 40 ms: Java leaves
-Nagle's algorithm on, and the kernel of the other side holds its acknowledgement back. A port can
-also be taken for another program's by whoever still looks for that there.
+Spark's default is TCP. A process of any account can connect to a TCP port, and PySpark's server for
+accumulators serves one connection at a time: a connection that sends nothing stops all jobs of the
+driver. TCP is also slower. Each exchange of a small batch takes some 40 ms, because Java leaves
+Nagle's algorithm on and the kernel of the other side delays its acknowledgement.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 _ENABLED: Final = "spark.python.unix.domain.socket.enabled"
 _FOLDER: Final = "spark.python.unix.domain.socket.dir"
 _LONGEST_FOLDER: Final = 60
-"""Bytes that Spark takes: a name of its own is to follow, and Linux has 107 for both."""
+"""Bytes. Spark adds a name, and Linux limits the path of a socket to 107 bytes."""
 
 
-def settings(folder: Path, master: str) -> dict[str, str]:
-    """Return Spark's settings; `folder` has to be the account's alone.
+class SocketFolder:
+    """The folder for the sockets of one driver; it must be private to the account.
 
-    None if executors are elsewhere, where there is no such folder, or if its path is too long:
-    then it is TCP. The folder stays as long as the JVM, which asks for it once. An older Spark than
-    4.1 knows neither setting, and goes on with TCP too.
+    If the path of the folder is too long for a socket, Spark gets a short path to it by way of a
+    descriptor of this process. Only processes of this account can follow that path, and only while
+    this process runs and the folder is open here.
     """
-    is_here = master == "local" or master.startswith("local[")
-    if not is_here or len(str(folder).encode()) > _LONGEST_FOLDER:
-        return {}
-    return {_ENABLED: "true", _FOLDER: str(folder)}
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder if its path is too long. Raises `OSError` if no short path is usable."""
+        self.path = str(folder)
+        self._descriptor: int | None = None
+        if len(os.fsencode(self.path)) > _LONGEST_FOLDER:
+            self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+            try:
+                _check_is_open_to_account(folder)
+            except OSError:
+                self.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def settings(self, master: str) -> dict[str, str]:
+        """Return Spark's settings; empty if executors are on other computers.
+
+        Spark before 4.1 ignores these settings and uses TCP.
+        """
+        is_here = master == "local" or master.startswith("local[")
+        return {_ENABLED: "true", _FOLDER: self.path} if is_here else {}
+
+    def close(self) -> None:
+        """Close the folder. The driver must have ended."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _check_is_open_to_account(folder: Path) -> None:
+    """Raise `PermissionError` if other processes of this account can't use our descriptors.
+
+    The kernel shows the descriptors of a process to root alone if the account may execute the
+    program and may not read it.
+    """
+    if os.stat("/proc/self/fd").st_uid != os.geteuid():  # noqa: PTH116  # Of this process.
+        raise PermissionError(
+            errno.EPERM,
+            "the path is too long for the sockets between Spark and Python, and the account may"
+            " execute its Python and not read it: let it read worker.python, or shorten"
+            " ORCAFLOW_HOME",
+            str(folder),
+        )

@@ -39,6 +39,7 @@ from worker.spark.jvm import (  # noqa: E402
 )
 from worker.spark.jvm import properties as spark_properties  # noqa: E402
 from worker.spark.jvm.installation import defaults_of, home_of_spark  # noqa: E402
+from worker.spark.jvm.python_sockets import SocketFolder  # noqa: E402
 from worker.spark.progress import classic_progress  # noqa: E402
 from worker.spark.progress.meter import Meter  # noqa: E402
 from worker.spark.session import work  # noqa: E402
@@ -76,11 +77,20 @@ def _drive(job: Job, code: CodeType | None, scratch: Path) -> int:
     """Do the job in a driver of its own; the exit code."""
     properties = job.reason_file.with_suffix(".spark")
     log_begin = _log_end()
-    try:
-        scratch.mkdir(mode=0o700, exist_ok=True)
-        driver = _start(job, properties, scratch)
-    except (java_command.NoSparkError, OSError) as error:
-        return work.failed(job, WorkFailedError(str(error), FailureReason.CONFIGURATION))
+    with contextlib.ExitStack() as stack:
+        try:
+            scratch.mkdir(mode=0o700, exist_ok=True)
+            sockets = stack.enter_context(SocketFolder(scratch))
+            driver = _start(job, properties, scratch, sockets)
+        except (java_command.NoSparkError, OSError) as error:
+            return work.failed(job, WorkFailedError(str(error), FailureReason.CONFIGURATION))
+        return _drive_started(job, code, driver, properties, log_begin)
+
+
+def _drive_started(
+    job: Job, code: CodeType | None, driver: gateway.Started, properties: Path, log_begin: int
+) -> int:
+    """Do the job in this driver and end it; the exit code."""
     try:
         try:
             context = _context(driver, log_begin)
@@ -121,7 +131,7 @@ def _end(
     work.facts().flush()
 
 
-def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
+def _start(job: Job, properties: Path, scratch: Path, sockets: SocketFolder) -> gateway.Started:
     conf = {**job.conf}
     if job.master:
         conf["spark.master"] = job.master
@@ -132,7 +142,7 @@ def _start(job: Job, properties: Path, scratch: Path) -> gateway.Started:
     home = home_of_spark("", os.environ)
     said = {**spark_properties.read(defaults_of(home, os.environ)), **conf}
     guard, token = doors.guard(home, master, said)
-    conf = {**doors.settings(master), **guard, **conf}
+    conf = {**doors.settings(master), **guard, **sockets.settings(master), **conf}
     if token:
         doors.write_token(_token_file(job), token)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
