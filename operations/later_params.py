@@ -59,6 +59,11 @@ class Notes:
             )
         )
 
+    def warn(self, key: str, problem: str, cure: str = "") -> None:
+        self.findings.append(
+            Finding(severity=Severity.WARNING, node=self.node, key=key, problem=problem, cure=cure)
+        )
+
 
 def node_parts(
     kind: str, given: Mapping[str, Any], names: Mapping[int, str], notes: Notes
@@ -81,6 +86,13 @@ def node_parts(
         parts["conditionResult"] = {
             key: _targets(result.get(key), names) for key in ("successNode", "failedNode")
         }
+        if any(listed(result.get("failedNode"))):
+            notes.warn(
+                "conditionResult.failedNode",
+                "a run that takes this branch ends as SUCCESS if the tasks of the branch succeed;"
+                " some releases of DolphinScheduler 3.0 and 3.1 end it as FAILURE",
+                "to let such a run fail, put a task that fails at the end of the branch",
+            )
     elif kind == "SWITCH":
         parts["switchResult"] = _switch(own["switchResult"], names)
     elif kind == "DEPENDENT":

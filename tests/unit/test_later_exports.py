@@ -162,7 +162,10 @@ def test_conditions_and_switch_name_tasks_instead_of_codes(tmp_path: Path) -> No
         edges=((1, 2), (2, 3), (2, 4), (3, 5), (3, 6)),
     )
     (found,) = read(tmp_path, export)
-    assert found.findings == ()
+    (warning,) = found.findings
+    assert (warning.node, warning.key) == ("decide", "conditionResult.failedNode")
+    assert "ends as SUCCESS" in warning.problem
+    assert not warning.keeps_offline
     decide, choose = node(found, "decide"), node(found, "choose")
     (group,) = decide["dependence"]["dependTaskList"]
     assert group["dependItemList"] == [{"depTasks": "check", "status": "SUCCESS"}]
