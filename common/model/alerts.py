@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from common.model.run_names import definition_in
 from common.model.states import WarningType
 
 ADMINISTRATORS: Final = 1
@@ -43,3 +44,8 @@ class AlertType(IntEnum):
 def warning_group_of(warning_type: WarningType) -> int:
     """Return the group for runs that name none: the administrators', or 0 where nobody is told."""
     return 0 if warning_type is WarningType.NONE else ADMINISTRATORS
+
+
+def title_about(event: str, run: str) -> str:
+    """Return the title of an alert about a run: the original's, then the name of the definition."""
+    return f"{event}: {definition_in(run)}"

@@ -14,6 +14,11 @@ def run_name(definition: str, version: int, milliseconds: int) -> str:
     return f"{definition}-{version}-{milliseconds}"
 
 
+def definition_in(name: str) -> str:
+    """Return the name of the definition of a run; a name that a user typed is returned whole."""
+    return _NAME.sub("", name)
+
+
 def version_in(name: str) -> int | None:
     """Return the version of the definition that a run has; None for a name that somebody typed."""
     found = _NAME.search(name)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, insert, update
 
-from common.model.alerts import ADMINISTRATORS, ShowType
+from common.model.alerts import ADMINISTRATORS, ShowType, title_about
 from common.model.failures import FailureReason
 from common.model.states import TimeoutStrategy
 from common.store.tables import alert, process_instance, task_instance
@@ -37,6 +37,7 @@ _TIMED_OUT: Final = (
     .returning(
         task_instance.c.id,
         task_instance.c.name,
+        process_instance.c.name.label("run_name"),
         process_instance.c.warning_group_id,
         task_instance.c.end_time,
     )
@@ -45,12 +46,12 @@ _TIMED_OUT: Final = (
 
 def alert_of_slow_processes(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
     """Write an alert for each of these (`id`, `name`, `warning_group_id`)."""
-    write_alerts(db, [_timeout("Process Timeout Warn", row, at) for row in rows])
+    write_alerts(db, [_timeout("Process Timeout Warn", row, row.name, at) for row in rows])
 
 
 def alert_of_slow_attempts(db: Connection, rows: Sequence[AnyRow], at: datetime) -> None:
-    """Write an alert for each of these (`id`, `name`, `warning_group_id` of the run)."""
-    write_alerts(db, [_timeout("Task Timeout Warn", row, at) for row in rows])
+    """Write an alert for each of these (`id`, `name`, `run_name`, `warning_group_id`)."""
+    write_alerts(db, [_timeout("Task Timeout Warn", row, row.run_name, at) for row in rows])
 
 
 def alert_of_timed_out_attempts(db: Connection, task_instance_ids: Collection[int]) -> None:
@@ -62,7 +63,7 @@ def alert_of_timed_out_attempts(db: Connection, task_instance_ids: Collection[in
     write_alerts(
         db,
         [
-            _timeout("Task Timeout Warn", row, row.end_time)
+            _timeout("Task Timeout Warn", row, row.run_name, row.end_time)
             for row in sorted(rows, key=lambda row: int(row.id))
         ],
     )
@@ -100,9 +101,9 @@ def alert_row(
     }
 
 
-def _timeout(title: str, row: AnyRow, at: datetime) -> dict[str, Any]:
+def _timeout(event: str, row: AnyRow, run_name: str, at: datetime) -> dict[str, Any]:
     return alert_row(
-        title=title,
+        title=title_about(event, run_name),
         show_type=ShowType.TABLE,
         content=(
             f"[{{'id':'{row.id}','name':'{row.name}','event':'timeout','warnLevel':'middle'}}]"

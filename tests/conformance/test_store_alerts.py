@@ -74,7 +74,7 @@ def test_a_success_is_told_with_what_people_want_to_know_of_it(db: Tables) -> No
     row = the_alert(db)
     assert has(
         row,
-        title="scheduler success",
+        title="scheduler success: flüge",
         show_type=1,
         alert_type=0,
         alert_status=0,
@@ -90,6 +90,13 @@ def test_a_success_is_told_with_what_people_want_to_know_of_it(db: Tables) -> No
         '"state: SUCCESS","recovery:NO","run time: 1","start time: 2026-01-02 12:00:00 UTC",'
         '"end time: 2026-01-02 12:01:00 UTC","host: 10.0.0.1:5678"]'
     )
+
+
+def test_a_long_name_of_a_definition_is_cut_in_the_title(db: Tables) -> None:
+    name = "x" * 100
+    owned = a_run(db, name=f"{name}-12-1767355200000", warning_type=WarningType.ALL)
+    save(db, owned, FinishProcess(state=ProcessState.SUCCESS), at=LATER)
+    assert the_alert(db)["title"] == f"start process success: {name}"[:63] + "…"
 
 
 def test_a_failure_is_told_with_each_valid_task_that_is_not_good(db: Tables) -> None:
@@ -111,7 +118,7 @@ def test_a_failure_is_told_with_each_valid_task_that_is_not_good(db: Tables) -> 
     row = the_alert(db)
     assert has(
         row,
-        title="start process failed",
+        title="start process failed: flights",
         show_type=0,
         alertgroup_id=7,
         receivers=None,
@@ -144,7 +151,7 @@ def test_the_warning_type_says_which_ends_are_told(
         or (warning_type is WarningType.FAILURE and state is ProcessState.FAILURE)
     )
     success = state is ProcessState.SUCCESS
-    title = f"start process {'success' if success else 'failed'}"
+    title = f"start process {'success' if success else 'failed'}: flights"
     assert [row["title"] for row in db.rows(t.alert)] == [title] * alerted
     if alerted and state in (ProcessState.STOP, ProcessState.PAUSE):
         assert has(the_alert(db), content="", show_type=0)
@@ -167,7 +174,8 @@ def test_an_end_is_told_by_the_command_that_came_last(db: Tables) -> None:
     db.update(t.process_instance, owned.process_instance_id, recovery=1)
     end_run(db, again)
     first, second = db.rows(t.alert)
-    assert (first["title"], second["title"]) == ("stop failed", "unknown type success")
+    assert first["title"] == "stop failed: flights"
+    assert second["title"] == "unknown type success: flights"
     assert "recovery:YES" in json.loads(second["content"])
     assert "run time: 2" in json.loads(second["content"])
 
@@ -215,7 +223,7 @@ def test_attempts_that_are_tried_again_since_their_worker_was_lost_are_told_toge
     _, row = db.rows(t.alert)
     assert has(
         row,
-        title="worker fault tolerance",
+        title="worker fault tolerance: flights",
         show_type=0,
         alertgroup_id=7,
         receivers=None,
@@ -236,7 +244,7 @@ def test_lost_attempts_of_runs_that_name_no_group_are_told_to_the_first(db: Tabl
     fail_over(db, WORKER, now=LATER)
     retry = RetryTask(name="a", attempt=1, state=TaskState.NEED_FAULT_TOLERANCE, at=LATER)
     db.runs.save([Step(ownership=owned, decisions=(retry,), at=NOON) for owned in runs])
-    rows = [row for row in db.rows(t.alert) if row["title"] == "worker fault tolerance"]
+    rows = [row for row in db.rows(t.alert) if row["title"] == "worker fault tolerance: flights"]
     assert [row["alertgroup_id"] for row in rows] == [1, 1]
 
 

@@ -87,7 +87,7 @@ def test_t46a_a_task_that_takes_too_long_is_told_once_and_ended_by_its_worker_al
         (row,) = db.rows(t.alert)
         assert has(
             row,
-            title="Task Timeout Warn",
+            title="Task Timeout Warn: flights",
             show_type=0,
             alertgroup_id=7,
             receivers=None,
@@ -122,7 +122,7 @@ def test_t46a_each_attempt_has_a_time_and_an_alert_of_its_own(db: Tables) -> Non
         assert db.timeouts.time_out(now=LATER) == 1
         end(db, an_end(offer.task_instance_id, TaskState.FAILURE))
         save(db, owned, finish("a", TaskState.FAILURE, attempt))
-    assert titles(db) == ["Task Timeout Warn"] * 2
+    assert titles(db) == ["Task Timeout Warn: flights"] * 2
 
 
 @pytest.mark.parametrize("strategy", [TimeoutStrategy.FAILED, TimeoutStrategy.WARNFAILED])
@@ -141,7 +141,7 @@ def test_a_dependent_that_takes_too_long_fails(db: Tables, strategy: TimeoutStra
         settled=False,
         reason=f"timed out after 1 minute (timeout strategy {strategy.name})",
     )
-    assert titles(db) == ["Task Timeout Warn"] * strategy.warns
+    assert titles(db) == ["Task Timeout Warn: flights"] * strategy.warns
     (report,) = db.runs.reports(MASTER)
     assert (report.task_instance_id, report.state) == (row["id"], TaskState.FAILURE)
     assert [channel for channel, _ in db.notifications()] == [Channel.TASK]
@@ -219,7 +219,7 @@ def test_t46b_a_process_that_takes_too_long_is_told_once_and_wanted_failed(
         run_id = owned.process_instance_id
         assert has(
             row,
-            title="Process Timeout Warn",
+            title="Process Timeout Warn: lange",
             show_type=0,
             alertgroup_id=7,
             create_time=LATER,
@@ -232,7 +232,7 @@ def test_t46b_a_process_that_was_failed_over_is_not_told_of_again(db: Tables) ->
     assert db.timeouts.time_out(now=LATER) == 1
     take_over(db, owned)
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
-    assert titles(db) == ["Process Timeout Warn"]
+    assert titles(db) == ["Process Timeout Warn: flights"]
 
 
 def test_a_restarted_process_has_its_own_time_out_again(db: Tables) -> None:
@@ -298,7 +298,10 @@ def test_what_is_due_together_is_told_together(db: Tables) -> None:
     saved = save(db, owned, *(a_timed(name, TimeoutStrategy.WARN) for name in "ab"))
     claim(db, [offer.task_instance_id for offer in saved.offers])
     assert db.timeouts.time_out(now=LATER) == 3
-    assert sorted(titles(db)) == ["Process Timeout Warn", *["Task Timeout Warn"] * 2]
+    assert sorted(titles(db)) == [
+        "Process Timeout Warn: flights",
+        *["Task Timeout Warn: flights"] * 2,
+    ]
 
 
 # Time-outs that a worker carries out before a master has seen them
@@ -321,7 +324,7 @@ def test_t46a_a_timed_out_attempt_has_one_alert_whichever_of_kill_and_loop_comes
     assert end(db, timed_out(offer.task_instance_id)) == {offer.task_instance_id}
     assert db.timeouts.time_out(now=LATER + MINUTE) == 0
     found = [(row["title"], row["alertgroup_id"]) for row in db.rows(t.alert)]
-    assert found == [("Task Timeout Warn", 7)] * strategy.warns
+    assert found == [("Task Timeout Warn: flights", 7)] * strategy.warns
     assert the_task(db, offer.task_instance_id)["alert_flag"] == int(strategy.warns)
 
 
@@ -357,5 +360,8 @@ def test_alerts_of_time_outs_go_to_the_administrators_if_the_run_names_no_group(
         claim(db, [slow, killed])
         end(db, timed_out(killed))
     db.timeouts.time_out(now=LATER + MINUTE)
-    assert sorted(titles(db)) == ["Process Timeout Warn"] * 2 + ["Task Timeout Warn"] * 4
+    assert (
+        sorted(titles(db))
+        == ["Process Timeout Warn: flights"] * 2 + ["Task Timeout Warn: flights"] * 4
+    )
     assert {row["alertgroup_id"] for row in db.rows(t.alert)} == {1}

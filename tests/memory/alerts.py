@@ -6,14 +6,17 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from common.model.alerts import title_about
 from common.model.cluster import Node
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState, WarningType
+from common.store.transaction import storable
 from tests.memory.database import Transaction
 from tests.memory.rows import AlertRecord, ProcessRecord, TaskRecord
 
 _TABLE, _TEXT = 0, 1
 _ADMINS = 1
+_TITLE_LIMIT = 64
 
 _WORTH_IT = {
     WarningType.SUCCESS: (ProcessState.SUCCESS,),
@@ -52,7 +55,7 @@ def alert_of_end(tx: Transaction, process: ProcessRecord) -> None:
     assert process.end_time is not None
     _write(
         tx,
-        title=f"{command} {'success' if good else 'failed'}",
+        title=title_about(f"{command} {'success' if good else 'failed'}", process.name),
         show_type=_TEXT if good else _TABLE,
         content=content,
         group_id=process.warning_group_id,
@@ -77,7 +80,7 @@ def alert_of_lost_attempts(
     ]
     _write(
         tx,
-        title="worker fault tolerance",
+        title=title_about("worker fault tolerance", process.name),
         content=_json(content),
         group_id=process.warning_group_id,
         at=at,
@@ -100,7 +103,7 @@ def alert_of_long_process(tx: Transaction, process: ProcessRecord, at: datetime)
     """Alert about a process instance that exceeds its time."""
     _write(
         tx,
-        title="Process Timeout Warn",
+        title=title_about("Process Timeout Warn", process.name),
         content=_too_long(process.id, process.name),
         group_id=process.warning_group_id,
         at=at,
@@ -113,7 +116,7 @@ def alert_of_long_task(
     """Alert about an attempt that exceeds its time."""
     _write(
         tx,
-        title="Task Timeout Warn",
+        title=title_about("Task Timeout Warn", process.name),
         content=_too_long(task.id, task.name),
         group_id=process.warning_group_id,
         at=at,
@@ -146,7 +149,7 @@ def _write(
     tx.insert(
         tx.database.alerts,
         AlertRecord(
-            title=title,
+            title=storable(title, _TITLE_LIMIT),
             show_type=show_type,
             content=content,
             alertgroup_id=group_id or _ADMINS,

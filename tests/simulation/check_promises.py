@@ -140,11 +140,12 @@ class AlertsOnce:
         """Yield the alerts raised too often, or not at all; called at the end."""
         raised: Counter[str] = Counter()
         for alert in self._alerts:
-            match alert.title:
+            event, _, _ = alert.title.partition(": ")
+            match event:
                 case "Process Timeout Warn" | "Task Timeout Warn":
                     found = _ID.search(alert.content)
                     assert found is not None
-                    raised[f"{alert.title} {found[1]}"] += 1
+                    raised[f"{event} {found[1]}"] += 1
                 case "Fault tolerance warning" | "worker fault tolerance":
                     continue
                 case _:

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from common.model.alerts import ADMINISTRATORS, ShowType
+from common.model.alerts import ADMINISTRATORS, ShowType, title_about
 from common.model.cluster import Node, NodeKind
 from common.model.commands import CommandType
 from common.model.states import ProcessState, TaskState, WarningType
@@ -112,7 +112,7 @@ def alert_of_ends(db: Connection, ends: Mapping[int, datetime]) -> None:
         db,
         [
             alert_row(
-                title=f"{_job_type(row)} {_outcome(row)}",
+                title=title_about(f"{_job_type(row)} {_outcome(row)}", row.name),
                 show_type=(ShowType.TEXT if row.state == ProcessState.SUCCESS else ShowType.TABLE),
                 content=_end_content(row, bad.get(row.id, ())),
                 group_id=row.warning_group_id,
@@ -140,7 +140,7 @@ def alert_of_lost_attempts(db: Connection, lost: Mapping[AttemptName, datetime])
         db,
         [
             alert_row(
-                title="worker fault tolerance",
+                title=title_about("worker fault tolerance", tasks[0].process_name),
                 show_type=ShowType.TABLE,
                 content=_json(
                     [

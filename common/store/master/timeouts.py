@@ -118,7 +118,12 @@ _IS_TO_WARN_OF: Final = and_(
     task_instance.c.timeout_strategy.in_(WARNING_STRATEGIES),
 )
 _SLOW_ATTEMPTS: Final = (
-    select(task_instance.c.id, task_instance.c.name, process_instance.c.warning_group_id)
+    select(
+        task_instance.c.id,
+        task_instance.c.name,
+        process_instance.c.name.label("run_name"),
+        process_instance.c.warning_group_id,
+    )
     .where(_IS_TO_WARN_OF)
     .where(_IS_OF_LIVE_RUN)
     .order_by(task_instance.c.id)
@@ -130,7 +135,12 @@ _WARN_OF_ATTEMPTS: Final = (
     .where(task_instance.c.id == _SLOW_ATTEMPTS.c.id)
     .where(_IS_TO_WARN_OF)
     .values(alert_flag=1)
-    .returning(task_instance.c.id, task_instance.c.name, _SLOW_ATTEMPTS.c.warning_group_id)
+    .returning(
+        task_instance.c.id,
+        task_instance.c.name,
+        _SLOW_ATTEMPTS.c.run_name,
+        _SLOW_ATTEMPTS.c.warning_group_id,
+    )
 )
 
 # Only a sub process that is being stopped for this has a reason while it runs.

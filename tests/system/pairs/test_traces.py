@@ -95,7 +95,7 @@ def test_14_5_a_worker_dies_and_its_task_is_submitted_again_uncharged(
     assert cluster.await_end(instance) == SUCCESS
     assert cluster.tasks_of(instance, "state", "retry_times", "flag") == [(8, 0, 0), (7, 0, 1)]
     assert cluster.rows(
-        "SELECT title, content FROM t_ds_alert WHERE title = 'worker fault tolerance'"
+        "SELECT title, content FROM t_ds_alert WHERE title LIKE 'worker fault tolerance: %%'"
         " AND content LIKE '%%orphan-%%'"
     )
     assert cluster.rows(
