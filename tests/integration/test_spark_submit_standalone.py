@@ -38,7 +38,12 @@ print("made", context.applicationId, flush=True)
 _SUM = _BEGIN + "print('sum', context.range(0, 1000, 1, 4).sum())\n"
 _LONG = _BEGIN + "context.range(0, 2, 1, 2).foreach(lambda _: time.sleep(300))\n"
 _BROKEN = _BEGIN + "context.range(0, 4, 1, 2).map(lambda n: 1 // 0).collect()\n"
-_GATED = _SUM + "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\ncontext.stop()\n"
+_WAIT = "while not os.path.exists(sys.argv[1]): time.sleep(0.1)\ncontext.stop()\n"
+_GATED = _SUM + _WAIT
+_NAMED = """
+from pyspark import SparkFiles
+assert open(SparkFiles.get("named.txt")).read() == "given"
+"""
 
 _SMALL = {
     "spark.driver.memory": "512m",
@@ -222,8 +227,9 @@ def test_a_driver_that_runs_in_the_cluster_is_ended_with_its_application(
     drivers = {each["id"]: each["state"] for each in cluster.sees()["completeddrivers"]}
     assert drivers[driver] == "KILLED"
     assert f"{app_id} is KILLED, says the Spark Master" in programs.host.log(1)
-    # Killed drivers take no place: the next one comes to its end.
-    programs.begin(2, "", params={**java, "mainArgs": "end"})
+    # Killed drivers take no place: the next one comes to its end. Its node opens the program itself.
+    program = f"local:{java['mainJar']}"
+    programs.begin(2, "", params={**java, "mainJar": program, "mainArgs": "end"})
     assert programs.host.end_of(2).state is TaskState.SUCCESS, programs.host.log(2)
 
 
@@ -249,7 +255,9 @@ def test_a_driver_that_fails_in_the_cluster_fails_its_task_with_the_reason(
 def test_with_a_local_master_the_driver_itself_is_asked(programs: Programs) -> None:
     gate = programs.home / "gate"
     local = {"master": "local[2]", "deployMode": "local", "mainArgs": str(gate)}
-    programs.begin(1, _GATED, params=local)
+    (programs.home / "given.txt").write_text("given")
+    files = {"files": [f"{programs.home}/given.txt#named.txt"]}
+    programs.begin(1, _SUM + _NAMED + _WAIT, params={**local, **files})
     programs.host.until(lambda: programs.facts(1).progress.tasks_done >= 4)
     facts = programs.facts(1)
     assert facts.application_ids[0].startswith("local-")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from common.model.spark_paths import SparkPath, read_spark_path
-from common.model.task_type import read_entries, read_resource
+from common.model.task_type import ValueFaultError, read_entries, read_resource
 from worker.launching.base import TaskContext, TaskParameterError, fault_at
 from worker.launching.keys import check_shipped_name
 from worker.launching.patterns import matching_files
@@ -33,8 +33,17 @@ class Reader(Enum):
     DRIVER_ELSEWHERE = "a driver on a node of a standalone cluster, to which nothing is uploaded"
 
 
-def shipped_files(context: TaskContext, key: str, reader: Reader = Reader.DRIVER_HERE) -> list[str]:
-    """Return the files of one key in Spark's form: paths or URIs."""
+def shipped_files(
+    context: TaskContext,
+    key: str,
+    reader: Reader = Reader.DRIVER_HERE,
+    *,
+    has_aliases: bool = True,
+) -> list[str]:
+    """Return the files of one key in Spark's form: paths or URIs.
+
+    Without `has_aliases`, Spark refuses aliases, and files on this worker are linked under theirs.
+    """
     with fault_at(key):
         entries = read_entries(context.params.get(key), "files")
     files = []
@@ -46,17 +55,53 @@ def shipped_files(context: TaskContext, key: str, reader: Reader = Reader.DRIVER
         name, sign, alias = whole.partition("#")
         with fault_at(place):
             found = read_spark_path(name)
+            if sign and not has_aliases:
+                check_alias(whole, reader)
         if not found.is_pattern:
-            files.append(f"{local_file(context, place, name, reader)}{sign}{alias}")
-            continue
-        matches = _matches(context, place, found, reader)
+            matches = [local_file(context, place, name, reader)]
+        else:
+            matches = _matches(context, place, found, reader)
         if sign and len(matches) > 1:
             raise TaskParameterError(
                 f"params.{place}: {name} matches {len(matches)} files, which can't all be named"
                 f" {alias[:80]!r}"
             )
-        files += [f"{each}{sign}{alias}" for each in matches]
+        if sign and not has_aliases:
+            files.append(_renamed(context, place, matches[0], alias))
+        else:
+            files += [f"{each}{sign}{alias}" for each in matches]
     return files
+
+
+def check_alias(name: str, reader: Reader) -> None:
+    """Raise `ValueFaultError` for an alias under which no process can provide the file.
+
+    Apart from YARN, Spark knows aliases of archives only.
+    """
+    path, _, alias = name.partition("#")
+    if not alias or "/" in alias or alias in (".", ".."):
+        raise ValueFaultError(f"{name[:80]!r} needs the name of a file behind the #")
+    if reader is Reader.DRIVER_ELSEWHERE or not read_spark_path(path).is_path:
+        raise ValueFaultError(
+            f"{name[:80]!r} has an alias, which Spark knows for files on YARN only; give the file"
+            f" itself the name {alias[:80]!r}"
+        )
+
+
+def _renamed(context: TaskContext, place: str, path: str, alias: str) -> str:
+    """Link a file into the attempt's directory under its alias, and return its URI.
+
+    Spark follows a link in a path, and would take the file's own name, but not a link in a URI.
+    """
+    target = context.directory / alias
+    try:
+        target.symlink_to(path)
+    except FileExistsError as error:
+        if target.resolve() != Path(path).resolve():
+            raise TaskParameterError(
+                f"params.{place}: another file has the name {alias[:80]} already"
+            ) from error
+    return target.as_uri()
 
 
 def local_file(
@@ -67,6 +112,9 @@ def local_file(
         found = read_spark_path(name)
     if found.scheme == "local":
         key = place.partition("[")[0]
+        if reader is Reader.DRIVER_ELSEWHERE and key == "mainJar":
+            # The node opens a program as a file, and knows no file system of this scheme.
+            return found.path
         if reader is Reader.DRIVER_HERE and key in _READ_BY_DRIVER:
             _check_is_here(context, place, found)
         return name

@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from common.masking import is_secret, mask_setting, printable
 from common.model import spark_keys
@@ -42,7 +43,7 @@ from worker.launching.keys import ARCHIVES, CONF, MAIN_ARGS, PY_FILES, check_shi
 from worker.launching.lineage import lineage_conf
 from worker.launching.resources import fetch_resources, resource_name
 from worker.launching.runner import run_by
-from worker.launching.shipped import Reader, local_file, shipped_files
+from worker.launching.shipped import Reader, check_alias, local_file, shipped_files
 from worker.launching.spark_installation import scratch_variables, spark_environment, spark_home
 from worker.launching.spark_memory import Memory, check_heap
 from worker.launching.spark_target import (
@@ -124,9 +125,39 @@ def _faults(params: Mapping[str, Any]) -> Iterator[Fault]:
     mode, master = text_of(params, DEPLOY_MODE.name).lower(), text_of(params, "master")
     if not is_open(master) and mode in ("", *DEPLOY_MODE.words):
         try:
-            read_target(mode, master, program_type)
+            target = read_target(mode, master, program_type)
         except TaskParameterError as error:
             yield from faults_from(str(error))
+        else:
+            yield from _faults_of_aliases(params, target)
+
+
+def _warnings(params: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the keys that an option in `others` replaces."""
+    with suppress(ValueError):
+        for option in spark_keys.options_in(params):
+            key = spark_keys.KEYS_OF_OPTIONS.get(option.name)
+            if key is not None and not is_absent(params.get(key)):
+                yield Fault(
+                    key=key, problem=f"has no effect, because others has {option.name}: keep one"
+                )
+
+
+def _faults_of_aliases(params: Mapping[str, Any], target: Target) -> Iterator[Fault]:
+    for key in ("jars", "files", "archives", "pyFiles"):
+        with suppress(ValueFaultError):
+            for index, entry in enumerate(read_entries(params.get(key), "files")):
+                name = read_resource(entry)
+                if "#" in name and not is_open(name) and not _has_aliases(key, target):
+                    try:
+                        check_alias(name, _reader(target))
+                    except ValueFaultError as error:
+                        yield Fault(key=f"{key}[{index}]", problem=str(error))
+
+
+def _has_aliases(key: str, target: Target) -> bool:
+    """Return True if Spark gets the aliases in a key; otherwise the worker provides them."""
+    return key != "files" or target.ruler == "yarn"
 
 
 def _faults_of_options(options: Iterable[spark_keys.Option]) -> Iterator[str]:
@@ -227,6 +258,7 @@ SPEC: Final = TaskTypeSpec(
     ),
     needs=(("mainJar",),),
     faults=_faults,
+    warnings=_warnings,
     names_are_its_own=False,
     memory_retry=True,
 )
@@ -257,7 +289,7 @@ class SparkTask:
         fetch_resources(context)
         reader = _reader(target)
         shipped = {
-            key: shipped_files(context, key, reader)
+            key: shipped_files(context, key, reader, has_aliases=_has_aliases(key, target))
             for key in ("jars", "files", "archives", "pyFiles")
         }
         main_file = _main_file(context, program_type, reader)
@@ -500,7 +532,7 @@ def _local_files(context: TaskContext, files: list[str]) -> list[str]:
     listed = context.params.get("resourceList") or []
     named = [resource_name(f"resourceList[{i}]", each) for i, each in enumerate(listed)]
     linked = [str(context.directory / Path(context.substitute(name)).name) for name in named]
-    paths = [each.partition("#")[0] for each in files]
+    paths = [unquote(each.removeprefix("file://").partition("#")[0]) for each in files]
     paths = [each for each in paths if Path(each).is_relative_to(context.directory)]
     return list(dict.fromkeys([*paths, *linked]))
 
