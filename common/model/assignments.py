@@ -14,6 +14,9 @@ from typing import TypeAlias
 from common.model.worker_needs import WorkerNeed
 from common.model.workers import WorkerMode
 
+OfProject: TypeAlias = tuple[int, str]
+"""The id of a project and the address of a worker."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskingTask:
@@ -58,6 +61,7 @@ class AskedEnd:
 
     worker: str
     succeeded: bool | None
+    project: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +71,8 @@ class AssignmentFacts:
     `groups` has the projects and names of the availability groups that run on each worker.
     `several_projects` is False if one project alone has definitions. `granted` has the projects
     that may use a worker group, by the group's id. `strategy` is the document of the newest
-    strategy, or None. `failures` are the consecutive failures by worker; a worker that failed gets
-    nothing before `until`.
+    strategy, or None. `failures` are the consecutive failures of a project's attempts on a worker,
+    which gets no attempt of this project before `until`.
     """
 
     now: datetime
@@ -80,8 +84,8 @@ class AssignmentFacts:
     granted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     modes: Mapping[str, WorkerMode] = field(default_factory=dict)
     strategy: object = None
-    failures: Mapping[str, int] = field(default_factory=dict)
-    until: Mapping[str, datetime] = field(default_factory=dict)
+    failures: Mapping[OfProject, int] = field(default_factory=dict)
+    until: Mapping[OfProject, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +101,8 @@ class Choices:
     taken_back: tuple[int, ...] = ()
     excluded: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
-    failures: Mapping[str, int] = field(default_factory=dict)
-    until: Mapping[str, datetime] = field(default_factory=dict)
+    failures: Mapping[OfProject, int] = field(default_factory=dict)
+    until: Mapping[OfProject, datetime] = field(default_factory=dict)
 
 
 Decide: TypeAlias = Callable[[AssignmentFacts], Choices]

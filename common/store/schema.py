@@ -45,7 +45,7 @@ from common.store.tables.columns import among
 
 log = logging.getLogger(__name__)
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 41))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 42))
 REVISION: Final = REVISIONS[-1]
 OLDEST_CODE: Final = "0004"
 """The revision of the oldest code whose daemons may run on the schema of this one."""

@@ -3,7 +3,8 @@
 Pure. A task is given to one worker, whose claim is the acknowledgement. One that has not claimed it
 in time loses it, and counts as having failed; meanwhile it gets no other task of that project. A
 task that several have not claimed fails. The rooms of workers are counted by project
-(`master.logic.worker_rooms`).
+(`master.logic.worker_rooms`). Failures count by project too, so failing tasks keep no task of
+another project from a worker.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from master.logic.worker_rooms import WorkerRooms
 
 _PATIENCE: Final = timedelta(seconds=5)
 """The time after which a worker that has not claimed a task gets no other one of that project."""
+_EMPTY: Final = Blacklist()
 MOST_TRIES: Final = 5
 """The most workers that a task is given to, one after the other, before it fails."""
 
@@ -73,7 +75,8 @@ class _Deciding:
         self._facts = facts
         self._workers = workers
         self._config = config
-        self._blacklist = Blacklist(failures=facts.failures, until=facts.until).cleaned(facts.now)
+        projects = {project for project, _ in (*facts.failures, *facts.until)}
+        self._blacklists = {project: self._stored_blacklist(project) for project in projects}
         self._assigned: dict[int, str] = {}
         self._taken_back: list[int] = []
         self._excluded: dict[int, tuple[str, ...]] = {}
@@ -97,21 +100,42 @@ class _Deciding:
             taken_back=tuple(self._taken_back),
             excluded=self._excluded,
             failed=self._failed,
-            failures=self._blacklist.failures,
-            until=self._blacklist.until,
+            failures={
+                (project, worker): count
+                for project, each in self._blacklists.items()
+                for worker, count in each.failures.items()
+            },
+            until={
+                (project, worker): end
+                for project, each in self._blacklists.items()
+                for worker, end in each.until.items()
+            },
         )
+
+    def _stored_blacklist(self, project: int) -> Blacklist:
+        stored = Blacklist(
+            failures={
+                worker: n for (of, worker), n in self._facts.failures.items() if of == project
+            },
+            until={worker: end for (of, worker), end in self._facts.until.items() if of == project},
+        )
+        return stored.cleaned(self._facts.now)
+
+    def _blacklist(self, project: int) -> Blacklist:
+        return self._blacklists.get(project, _EMPTY)
 
     def _count_ends(self) -> None:
         for end in self._facts.ends:
             if end.succeeded is None:
                 continue
             if end.succeeded:
-                self._blacklist = self._blacklist.after_success(end.worker)
+                blacklist = self._blacklist(end.project).after_success(end.worker)
+                self._blacklists[end.project] = blacklist
             else:
-                self._count_failure(end.worker)
+                self._count_failure(end.project, end.worker)
 
-    def _count_failure(self, worker: str) -> None:
-        self._blacklist = self._blacklist.after_failure(
+    def _count_failure(self, project: int, worker: str) -> None:
+        self._blacklists[project] = self._blacklist(project).after_failure(
             worker,
             workers=len(self._counted()),
             config=self._config.blacklist,
@@ -146,7 +170,7 @@ class _Deciding:
 
     def _lost_patience(self, task: AskingTask, waiting: list[AskingTask]) -> None:
         assert task.worker is not None
-        self._count_failure(task.worker)
+        self._count_failure(task.project, task.worker)
         excluded = (*task.excluded, task.worker)
         if task.tries >= MOST_TRIES:
             self._failed[task.id] = unclaimed_reason(excluded, self._config.timeout)
@@ -186,8 +210,9 @@ class _Deciding:
 
     def _choose(self, strategy: Strategy, rooms: WorkerRooms, task: AskingTask) -> str | None:
         serving = [room for room in rooms.seen_by(task) if self._serves(room.address, task)]
-        if self._blacklist.until:
-            listed = self._blacklist.passed_over(
+        blacklist = self._blacklist(task.project)
+        if blacklist.until:
+            listed = blacklist.passed_over(
                 [room.address for room in serving], config=self._config.blacklist
             )
             serving = [replace(room, is_blacklisted=room.address in listed) for room in serving]

@@ -176,7 +176,7 @@ class BlacklistConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blacklist:
-    """Workers that fail task after task, and the time until which each gets no more."""
+    """Workers on which tasks of a project fail in a row, and the time until they get more."""
 
     failures: Mapping[str, int] = field(default_factory=dict)
     until: Mapping[str, datetime] = field(default_factory=dict)
@@ -202,8 +202,8 @@ class Blacklist:
     def passed_over(self, addresses: Collection[str], *, config: BlacklistConfig) -> frozenset[str]:
         """Return the workers on the list that get nothing, of those that may take a task.
 
-        The limit of the list holds for these too. Otherwise the failing tasks of one project could
-        close the few workers of a worker group to all other projects.
+        The limit of the list holds for these too. Otherwise a few failing tasks could close all
+        workers of a worker group.
         """
         listed = [each for each in addresses if each in self.until]
         listed.sort(key=lambda each: (-self.failures.get(each, 0), each))

@@ -120,10 +120,10 @@ def test_a_worker_that_does_not_claim_in_time_loses_the_task_and_has_failed() ->
     made = choices(given)
     assert made.assigned == {1: "b:1"}
     assert made.excluded == {1: ("a:1",)}
-    assert made.failures == {"a:1": 1}
+    assert made.failures == {(0, "a:1"): 1}
     # A second time: it gets nothing for a while.
-    made = choices(given, task(2), failures={"a:1": 1})
-    assert made.until == {"a:1": NOON + CONFIG.blacklist.back_off}
+    made = choices(given, task(2), failures={(0, "a:1"): 1})
+    assert made.until == {(0, "a:1"): NOON + CONFIG.blacklist.back_off}
     assert made.assigned == {1: "b:1", 2: "b:1"}
 
 
@@ -147,11 +147,12 @@ def test_a_worker_that_has_something_to_claim_for_seconds_gets_nothing_more() ->
 def test_ends_of_tasks_count_for_their_workers() -> None:
     failed, done = AskedEnd(worker="a:1", succeeded=False), AskedEnd(worker="a:1", succeeded=True)
     killed = AskedEnd(worker="a:1", succeeded=None)
-    assert choices(ends=(failed, killed)).failures == {"a:1": 1}
-    assert choices(ends=(failed, failed)).until == {"a:1": NOON + CONFIG.blacklist.back_off}
+    assert choices(ends=(failed, killed)).failures == {(0, "a:1"): 1}
+    until = {(0, "a:1"): NOON + CONFIG.blacklist.back_off}
+    assert choices(ends=(failed, failed)).until == until
     assert choices(ends=(failed, failed, done)).until == {}
-    over = {"a:1": NOON - timedelta(seconds=1)}
-    assert choices(failures={"a:1": 2}, until=over).failures == {}
+    over = {(0, "a:1"): NOON - timedelta(seconds=1)}
+    assert choices(failures={(0, "a:1"): 2}, until=over).failures == {}
 
 
 AFFINITY = {"affinityConfig": {"affinity": {"flights": ["a:1"]}, "strong": True}}

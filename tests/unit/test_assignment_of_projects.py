@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.model.assignments import AskingTask, AssignmentFacts, RunningTasks
+from common.model.assignments import AskedEnd, AskingTask, AssignmentFacts, RunningTasks
 from common.model.worker_needs import WorkerNeed
 from common.model.workers import WorkerStatus
 from master.logic.assignment import MOST_TRIES, AssignmentConfig, decide
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEV, PROD = 1, 2
-HOSTS = ("a:1", "b:1", "c:1")
+HOSTS = ("a:1", "b:1", "c:1", "d:1", "e:1")
 
 
 def status(capacity: int, **values: Any) -> WorkerStatus:
@@ -110,9 +110,25 @@ def test_failing_tasks_do_not_close_the_only_worker_of_a_group() -> None:
     workers = {
         host: status(10, group_ids=frozenset({7} if host == "a:1" else ())) for host in hosts
     }
-    listed: dict[str, Any] = {"until": {"a:1": NOON + timedelta(minutes=1)}, "failures": {"a:1": 6}}
+    listed: dict[str, Any] = {
+        "until": {(PROD, "a:1"): NOON + timedelta(minutes=1)},
+        "failures": {(PROD, "a:1"): 6},
+    }
     made = assigned(task(1, PROD, group_id=7), task(2, PROD), workers=workers, **listed)
     assert made == {1: "a:1", 2: "b:1"}
+
+
+def test_x109_failing_tasks_of_a_project_take_no_worker_from_another_project() -> None:
+    workers = {f"{host}:1": status(10) for host in "abcde"}
+    failed = AskedEnd(worker="a:1", succeeded=False, project=DEV)
+    failing = AssignmentFacts(now=NOON, several_projects=True, ends=(failed,) * 6)
+    made = decide(failing, workers=workers, config=AssignmentConfig())
+    assert made.failures == {(DEV, "a:1"): 6}
+    known: dict[str, Any] = {"failures": made.failures, "until": made.until}
+    assert assigned(task(1, DEV), task(2, PROD), workers=workers, **known) == {1: "b:1", 2: "a:1"}
+    # Nor does a success of another project end the time of this one.
+    good = AskedEnd(worker="a:1", succeeded=True, project=PROD)
+    assert assigned(task(1, DEV), workers=workers, ends=(good,), **known) == {1: "b:1"}
 
 
 def _tasks_of(project: int, first: int, *, most_capacity: int) -> st.SearchStrategy[AskingTask]:
@@ -149,6 +165,15 @@ def _running_of(project: int, most_capacity: int) -> st.SearchStrategy[RunningTa
     )
 
 
+def _ends_of(project: int) -> st.SearchStrategy[AskedEnd]:
+    return st.builds(
+        AskedEnd,
+        worker=st.sampled_from(HOSTS),
+        succeeded=st.sampled_from([False, False, False, True, None]),
+        project=st.just(project),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tasks:
     """The waiting and the running tasks of one project."""
@@ -156,6 +181,7 @@ class _Tasks:
     asking: tuple[AskingTask, ...]
     running: tuple[RunningTasks, ...]
     groups: dict[str, frozenset[tuple[int, str]]]
+    ends: tuple[AskedEnd, ...]
 
 
 def _all_of(project: int, first: int, *, most_capacity: int) -> st.SearchStrategy[_Tasks]:
@@ -166,6 +192,7 @@ def _all_of(project: int, first: int, *, most_capacity: int) -> st.SearchStrateg
         asking=st.lists(asking, max_size=6, unique_by=lambda each: each.id).map(tuple),
         running=st.lists(_running_of(project, most_capacity), max_size=4).map(tuple),
         groups=st.dictionaries(st.sampled_from(HOSTS), st.frozensets(group)),
+        ends=st.lists(_ends_of(project), max_size=12).map(tuple),
     )
 
 
@@ -184,6 +211,7 @@ def test_tasks_of_one_project_never_change_which_tasks_of_another_get_a_worker(
         *own.asking,
         running=own.running,
         groups=own.groups,
+        ends=own.ends,
         workers=workers,
         strategy=strategy,
     )
@@ -195,6 +223,7 @@ def test_tasks_of_one_project_never_change_which_tasks_of_another_get_a_worker(
             host: own.groups.get(host, frozenset()) | other.groups.get(host, frozenset())
             for host in HOSTS
         },
+        ends=(*other.ends, *own.ends),
         workers=workers,
         strategy=strategy,
     )

@@ -52,10 +52,10 @@ from common.store.streams.reach import project_of_task, reaches_dataset
 from common.store.tables import (
     grant,
     process_instance,
+    project_failures,
     stream_task,
     task_assignment,
     task_instance,
-    worker_failures,
     worker_group,
     worker_strategy,
 )
@@ -93,7 +93,12 @@ _ANYTHING: Final = FixedStatement(
     prepared=True,
 )
 _ENDED: Final = (
-    select(task_assignment.c.task_id, task_instance.c.state, task_instance.c.host)
+    select(
+        task_assignment.c.task_id,
+        task_instance.c.state,
+        task_instance.c.host,
+        _PROJECT.label("project"),
+    )
     .join_from(task_assignment, task_instance, _IS_OF_IT)
     .where(_HAS_ENDED)
     .order_by(task_instance.c.end_time, task_assignment.c.task_id)
@@ -221,7 +226,10 @@ _STRATEGY: Final = (
     select(worker_strategy.c.document).order_by(worker_strategy.c.version.desc()).limit(1)
 )
 _FAILURES: Final = select(
-    worker_failures.c.worker, worker_failures.c.failures, worker_failures.c.until
+    project_failures.c.project_id,
+    project_failures.c.worker,
+    project_failures.c.failures,
+    project_failures.c.until,
 )
 _IS_EXPECTED: Final = and_(
     task_instance.c.id == bindparam("task_id"),
@@ -289,7 +297,7 @@ def _facts(db: Connection, asking: Sequence[AnyRow], ended: Sequence[AnyRow]) ->
         now=db.execute(select(func.now())).scalar_one(),
         tasks=tuple(_task(row) for row in asking),
         ends=tuple(
-            AskedEnd(worker=row.host, succeeded=_verdict(row.state))
+            AskedEnd(worker=row.host, succeeded=_verdict(row.state), project=row.project)
             for row in ended
             if row.host not in (None, UNASSIGNED)
         ),
@@ -308,8 +316,10 @@ def _facts(db: Connection, asking: Sequence[AnyRow], ended: Sequence[AnyRow]) ->
         granted=granted,
         modes=worker_modes(db),
         strategy=db.scalar(_STRATEGY),
-        failures={row.worker: row.failures for row in failures},
-        until={row.worker: row.until for row in failures if row.until is not None},
+        failures={(row.project_id, row.worker): row.failures for row in failures},
+        until={
+            (row.project_id, row.worker): row.until for row in failures if row.until is not None
+        },
     )
 
 
@@ -378,20 +388,20 @@ def _change(db: Connection, statement: Any, row: AnyRow, **values: Any) -> None:
 
 
 def _write_failures(db: Connection, facts: AssignmentFacts, choices: Choices) -> None:
+    table = project_failures
     known = {*facts.failures, *facts.until}
     present = {*choices.failures, *choices.until}
-    if known - present:
-        gone = sorted(known - present)
-        db.execute(delete(worker_failures).where(worker_failures.c.worker.in_(gone)))
-    for worker in sorted(present):
-        count, until = choices.failures.get(worker, 0), choices.until.get(worker)
-        if (count, until) == (facts.failures.get(worker), facts.until.get(worker)):
+    for project, worker in sorted(known - present):
+        of_both = and_(table.c.project_id == project, table.c.worker == worker)
+        db.execute(delete(table).where(of_both))
+    for each in sorted(present):
+        count, until = choices.failures.get(each, 0), choices.until.get(each)
+        if (count, until) == (facts.failures.get(each), facts.until.get(each)):
             continue
+        project, worker = each
         values = {"failures": count, "until": until}
-        made = insert(worker_failures).values(worker=worker, **values)
-        db.execute(
-            made.on_conflict_do_update(index_elements=[worker_failures.c.worker], set_=values)
-        )
+        made = insert(table).values(project_id=project, worker=worker, **values)
+        db.execute(made.on_conflict_do_update(index_elements=["project_id", "worker"], set_=values))
 
 
 def _entries(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from common.store.tables.alerts import alert as alert
     from common.store.tables.alerts import alertgroup as alertgroup
     from common.store.tables.alerts import relation_user_alertgroup as relation_user_alertgroup
+    from common.store.tables.assignments import project_failures as project_failures
     from common.store.tables.assignments import task_assignment as task_assignment
     from common.store.tables.assignments import worker_failures as worker_failures
     from common.store.tables.assignments import worker_strategy as worker_strategy
@@ -140,7 +141,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "streams": ("supervisor", "supervisor_runtime", "supervisor_command", "stream_task"),
     "topologies": ("topology", "topology_version"),
-    "assignments": ("task_assignment", "worker_strategy", "worker_failures"),
+    "assignments": ("task_assignment", "worker_strategy", "project_failures", "worker_failures"),
     "pools": ("task_group", "task_group_queue"),
     "schedules": ("schedule", "schedule_fire"),
     "complements": ("complement", "complement_date"),

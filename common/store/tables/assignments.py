@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Identity,
     Integer,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -57,7 +58,20 @@ worker_strategy: Final = Table(
     info=seen_by_reader("version user_name note create_time"),
 )
 
-# The failures in a row of a worker, by its address, and the time until which it gets nothing.
+# The consecutive failures of a project's attempts on a worker, by its address, and the time until
+# which it gets no attempt of the project.
+project_failures: Final = Table(
+    "t_ds_project_failures",
+    metadata,
+    Column("project_id", Integer, nullable=False),
+    Column("worker", String(255), nullable=False),
+    number("failures", 0),
+    time("until"),
+    PrimaryKeyConstraint("project_id", "worker"),
+    info=seen_by_reader("project_id worker failures until"),
+)
+
+# The same for all projects together. Only the former version uses it.
 worker_failures: Final = Table(
     "t_ds_worker_failures",
     metadata,

@@ -49,7 +49,7 @@ def alone(here: Engine) -> Iterator[None]:
     """The requests of other tests, and what they ran."""
     yield
     with here.begin() as db:
-        for table in (t.task_assignment, t.worker_failures, t.worker_strategy):
+        for table in (t.task_assignment, t.project_failures, t.worker_strategy):
             db.execute(delete(table))
         db.execute(
             update(t.task_instance)
@@ -105,10 +105,11 @@ def repaired(made: Engine, task_id: int) -> list[str]:
     return [each.worker for each in found if each.task_instance_id == task_id]
 
 
-def failures(made: Engine) -> dict[str, int]:
+def failures(made: Engine) -> dict[tuple[int, str], int]:
+    """Read the failures by project and worker."""
     with made.connect() as db:
-        rows = db.execute(select(t.worker_failures))
-        return {row.worker: row.failures for row in rows}
+        rows = db.execute(select(t.project_failures))
+        return {(row.project_id, row.worker): row.failures for row in rows}
 
 
 def test_an_attempt_that_asks_is_for_nobody_before_the_choice_and_then_for_one(
@@ -175,7 +176,7 @@ def test_a_slow_worker_loses_an_attempt_to_another_and_is_counted(here: Engine) 
     made = assign(here, one=9, other=1)
     assert chosen(made) == {task_id: OTHER}
     assert [each.worker for each in made.withdrawn] == [ONE]
-    assert failures(here) == {ONE: 1}
+    assert failures(here) == {(1, ONE): 1}
     # It is too late for the former.
     assert claim(here, WORKER, [task_id]) == []
     assert claim(here, OTHER_WORKER, [task_id]) == [task_id]
@@ -260,7 +261,7 @@ def test_failures_are_counted_once_and_the_strategy_is_the_newest(here: Engine) 
     end(here, first, TaskState.FAILURE)
     assign(here, one=1)
     assign(here, one=1)
-    assert failures(here) == {ONE: 1}
+    assert failures(here) == {(1, ONE): 1}
     with here.begin() as db:
         for kind in ("equalDistribution", "fillCapacity"):
             document = {"selectStrategy": {"type": kind}}
@@ -268,9 +269,13 @@ def test_failures_are_counted_once_and_the_strategy_is_the_newest(here: Engine) 
     pair = [asking(here, owned) for _ in range(2)]
     assert set(chosen(assign(here, one=2, other=3)).values()) == {ONE}
     assert claim(here, WORKER, pair) == pair
+    foreign = asking(here, a_run(here, DEV, project_id=DEV))
+    assign(here, one=9)
+    assert claim(here, WORKER, [foreign]) == [foreign]
+    end(here, foreign, TaskState.FAILURE)
     end(here, pair[0], TaskState.SUCCESS)
     assign(here)
-    assert failures(here) == {}
+    assert failures(here) == {(DEV, ONE): 1}
 
 
 def test_stream_tasks_that_do_the_same_work_are_kept_apart(here: Engine) -> None:
