@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
@@ -26,15 +25,12 @@ from typing import Final
 from common.clock import SystemClock
 from common.errors import ConfigurationError
 from common.port_marks import PortMarks
+from common.socket_table import LISTENS, as_written, rows
 
 LOOPBACK: Final = "127.0.0.1"
 
 _OF_CONNECTIONS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_MAPPED: Final = "0000000000000000FFFF0000"
-"""The prefix of an IPv4 address in the table of IPv6. Servers use IPv6 sockets for both."""
-_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _SOCKET: Final = "socket:["
-_LISTENS: Final = "0A"
 _LOWEST: Final = 20_000
 _HIGHEST: Final = 29_999
 """The next ones are those of Kubernetes' services."""
@@ -127,7 +123,7 @@ def listener_of(port: int) -> Listener | None:
 
     None without a listener, or if the system has no table of sockets.
     """
-    return _listener_at(_as_written(socket.AF_INET, LOOPBACK), port)
+    return _listener_at(as_written(LOOPBACK), port)
 
 
 def listeners_at(port: int) -> list[Listener]:
@@ -173,42 +169,25 @@ def server_account(connection: socket.socket) -> int | None:
     None if the kernel's table does not show the other end, such as after it was closed. A program
     may listen, accept the connection and close its listener, so the listener alone proves nothing.
     """
-    family = connection.family
     address, port = connection.getpeername()[:2]
-    server = _as_written(family, address)
+    server = as_written(address)
     own, own_port = connection.getsockname()[:2]
-    pairs = {
-        (f"{at}:{port:04X}", f"{of}:{own_port:04X}")
-        for at, of in zip(_forms(server), _forms(_as_written(family, own)), strict=True)
-    }
-    for fields in _sockets():
-        if (fields[1], fields[2]) in pairs:
-            if int(fields[9]) != 0:
-                return int(fields[7])
+    wanted = (server, port, as_written(own), own_port)
+    for row in rows():
+        if row[:4] == wanted:
+            if row.inode != 0:
+                return row.uid
             # Without an inode no program has accepted it yet, so the listener still has it.
             listener = _listener_at(server, port)
             return None if listener is None else listener.uid
     return None
 
 
-def _as_written(family: int, address: str) -> str:
-    """Return an address as the kernel writes it in its tables."""
-    packed = socket.inet_pton(family, address)
-    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
-
-
-def _forms(address: str) -> tuple[str, ...]:
-    """Return the spellings of an address in the tables: an IPv4 address can be in both."""
-    return (address,) if len(address) > len(_MAPPED) else (address, _MAPPED + address)
-
-
 def _listener_at(address: str, port: int) -> Listener | None:
     """Return the listener that the kernel chooses for a connection to an address."""
-    forms = _forms(address)
     for_all: Listener | None = None
     for at, found, listener in _listeners():
-        if found == port and at in forms:
+        if found == port and at == address:
             return listener
         # The kernel prefers a listener of the address itself to one of all addresses.
         if found == port and not at.strip("0") and for_all is None:
@@ -243,20 +222,9 @@ def _inodes_of(pid: int) -> set[int] | None:
 
 def _listeners() -> Iterator[tuple[str, int, Listener]]:
     """Yield the address as the kernel writes it, the port and the socket of each listener."""
-    for fields in _sockets():
-        if fields[3] == _LISTENS:
-            address, _, number = fields[1].partition(":")
-            yield address, int(number, 16), Listener(uid=int(fields[7]), inode=int(fields[9]))
-
-
-def _sockets() -> Iterator[list[str]]:
-    """Yield the fields of each socket."""
-    for table in _TABLES:
-        try:
-            lines = table.read_text(encoding="ascii").splitlines()[1:]
-        except (FileNotFoundError, PermissionError):
-            continue
-        yield from (line.split() for line in lines)
+    for row in rows():
+        if row.state == LISTENS:
+            yield row.address, row.port, Listener(uid=row.uid, inode=row.inode)
 
 
 def is_left_free(

@@ -8,7 +8,7 @@ crash between starting a process and noting it is no gap. A record is removed af
 written to the tables. What an attempt puts out and when its time is out stand there too.
 
 That a kill was wanted, or that the time was out, is a file beside the record: TERM may end the
-attempt when no daemon is left. If `worker.port_pass` ended the attempt, another file
+attempt when no daemon is left. If `socket_owners` ended the attempt, another file
 holds the reason.
 
 A wrapper of another account has a file of its own for its notes: its account can take the open file
@@ -68,7 +68,7 @@ class Record:
     timed_out: bool = False
     """It was told to end since its time was out."""
     ended_for: str | None = None
-    """The reason for which `worker.port_pass` ended it."""
+    """The reason for which `worker.processes.socket_owners` ended it."""
 
     @property
     def quality_of(self) -> Path | None:
