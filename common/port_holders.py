@@ -90,6 +90,25 @@ def process_of(listener: Listener) -> int | None:
     return None
 
 
+def holders_of(sockets: Collection[Listener]) -> dict[int, set[int]]:
+    """Return the processes that have descriptors of these sockets, by the inode of the socket.
+
+    A socket is only looked for among the processes of its account. Another account's process may
+    have received the descriptor without its consent.
+    """
+    wanted = {f"socket:[{each.inode}]": each for each in sockets}
+    uids = {each.uid for each in sockets}
+    found: dict[int, set[int]] = {}
+    for pid in _pids():
+        uid = _uid(pid)
+        for thread in _with_own_descriptors(pid) if uid in uids else ():
+            for _, target in _descriptors(thread):
+                held = wanted.get(target)
+                if held is not None and held.uid == uid:
+                    found.setdefault(held.inode, set()).add(pid)
+    return found
+
+
 def account_name(uid: int | None) -> str:
     """Return the name of an account, or its number if it has none."""
     if uid is None:

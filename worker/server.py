@@ -101,6 +101,7 @@ from worker.loops.log_store_loop import LogStoreLoop
 from worker.loops.look_loop import LookLoop
 from worker.loops.lost_loop import LostLoop
 from worker.loops.order_loop import OrderLoop, TopologyOrderLoop
+from worker.loops.port_guard_loop import PortGuardLoop
 from worker.loops.sweep_loop import SweepLoop, configured
 from worker.loops.tail_loop import TailLoop
 from worker.loops.warden_loop import WardenLoop, warden_command
@@ -268,6 +269,7 @@ class WorkerServer:
                 # Before any task can start.
                 firewall.run_once()
                 service.add(firewall)
+                service.add(PortGuardLoop(config.home, supervisor, self._host, clock=self._clock))
             # Once in the foreground: who may not join says so and ends, and what was left here is
             # adopted or killed before any claim is taken.
             service.reach(worker.heartbeat.run_once)

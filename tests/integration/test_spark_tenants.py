@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,9 @@ from typing import IO, Any
 
 import pytest
 
+from common.clock import SystemClock
 from common.spark_config import SparkConfig
+from tests.integration.foreign_clients import CLIENT, World, a_program
 from tests.integration.spark_accounts import AS_ROOT, a_python, accounts
 from tests.integration.spark_host import (
     GOOD,
@@ -36,6 +39,8 @@ from tests.integration.spark_host import (
     until,
 )
 from tests.integration.tenant_privileges import none_but_groups, privileges
+from worker.loops.port_guard_loop import PortGuardLoop
+from worker.processes.marks import mark_of
 from worker.spark.host import folders
 from worker.spark.jvm import properties
 
@@ -337,6 +342,19 @@ def a_call(port: int) -> bytes:
             return link.recv(4096)
         except (TimeoutError, ConnectionResetError):
             return b""
+
+
+def test_x114_a_program_at_any_port_of_another_tenants_server_is_ended(tenants: Tenants) -> None:
+    (server,) = tenants.alice.servers()
+    uids = (tenants.alice.account.uid, tenants.mallory.account.uid)
+    guard = PortGuardLoop(tenants.home, World(accounts=uids), tenants.loop, clock=SystemClock())
+    for _, port in listens_at(server):
+        left = mark_of("/an/attempt/that/has/ended")
+        with a_program(CLIENT, uids[1], port=port, mark=left) as (client, said):
+            assert said == "connected"
+            guard.run_once()
+            assert client.wait() == -signal.SIGKILL
+    assert tenants.mallory.works(), "a task of a tenant whose program was ended"
 
 
 def test_tenants_share_no_folder_of_their_servers_and_tables(tenants: Tenants) -> None:

@@ -74,6 +74,15 @@ class FollowedHost:
         return self._link is not None
 
     @property
+    def pid(self) -> int | None:
+        """The pid of a host that is followed; any thread may read it."""
+        link = self._link
+        try:
+            return None if link is None else _peer_of(link)[0]
+        except OSError:
+            return None  # The host has just ended.
+
+    @property
     def is_wanted(self) -> bool:
         """True if a task asks for it; for a tenant's, if one has done so lately."""
         if self._wanted_at is None:

@@ -93,6 +93,15 @@ class HostLoop:
         """The socket that task proxies of the worker's own account go to."""
         return str(self._folder / folders.SOCKET)
 
+    def pids(self) -> frozenset[int]:
+        """Return the pids of the hosts that are followed; any thread may call this."""
+        found = (each.pid for each in tuple(self._hosts.values()))
+        return frozenset(pid for pid in found if pid is not None)
+
+    def known_accounts(self) -> list[int]:
+        """Return the tenants' accounts that have had a host."""
+        return folders.uids(self._folder)
+
     def want(self, account: Account | None = None) -> None:
         """A task of this account is about to ask its host; called on any thread, never waits."""
         host = self._hosts.get(None if account is None else account.uid)

@@ -80,6 +80,12 @@ def lives(seen: Seen) -> bool:
     return fields is not None and int(fields[19]) == seen.started
 
 
+def parent_of(pid: int) -> int | None:
+    """Return the pid of the parent of a process; None if the process has ended."""
+    fields = _fields(pid)
+    return None if fields is None else int(fields[1])
+
+
 def named(processes: Iterable[Seen]) -> str:
     """Return the pids and names of processes, as far as they still live."""
     return ", ".join(f"{each.pid} ({_name(each.pid)})" for each in processes)

@@ -205,6 +205,11 @@ class Supervisor:
         """Return the uid of a running attempt; None if it is unknown."""
         return self._accepted.uid_of(task_instance_id)
 
+    def uids(self) -> frozenset[int]:
+        """Return the uids of the running attempts."""
+        found = map(self._accepted.uid_of, self._accepted.running())
+        return frozenset(each for each in found if each is not None)
+
     def yielding(self) -> frozenset[int]:
         return self._accepted.yielding()
 
