@@ -5,33 +5,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from common.topology.components import (
-    FORGET,
-    ArrowBolt,
-    Batch,
-    Bolt,
-    Emit,
-    EmitRows,
-    Outputs,
-    Record,
-    Rows,
-    Sink,
-    StatefulBolt,
-)
 from common.topology.declaration import Topology, TopologyBuilder
 from orcaflow.spouts import ListSpout, RateSpout
+from tests.integration.topology_parts import (
+    Failing,
+    Fragile,
+    Idle,
+    Longest,
+    Relay,
+    Sized,
+    Uneven,
+    Upper,
+)
 from tests.integration.topology_stage import Stage, topology_session
 from tests.topologies import ByLength, Count, Split, Switch
 from worker.spark.topology.queries import TopologyQueries
-from worker.spark.topology.stages import partition_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,22 +41,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def stage(spark: SparkSession, tmp_path: Path) -> Stage:
     return Stage(spark, tmp_path)
-
-
-class Relay(Bolt):
-    outputs = ("line",)
-
-    def process(self, record: Record, emit: Emit) -> None:
-        emit(record["line"])
-
-
-class Upper(ArrowBolt):
-    outputs: ClassVar[Outputs] = {"default": ("line",), "lengths": ("length long",)}
-
-    def process(self, rows: Rows, emit: EmitRows) -> None:
-        lines = rows.rows.column("line")
-        emit(pa.table({"line": pc.utf8_upper(lines)}))
-        emit(pa.table({"length": pc.cast(pc.utf8_length(lines), pa.int64())}), stream="lengths")
 
 
 LINES = [(f"line {number % 7}" + "x" * (number % 4),) for number in range(41)]
@@ -149,15 +126,6 @@ def test_a_state_is_kept_over_batches_and_restarts(stage: Stage) -> None:
         assert {homes[record["word"]] for record in had.received} <= {task}
 
 
-class Fragile(Bolt):
-    outputs = ("line",)
-
-    def process(self, record: Record, emit: Emit) -> None:
-        emit(record["line"])
-        if record["line"] == "poison":
-            raise ValueError("not this one")
-
-
 POISONED = [("a",), ("poison",), ("b",), ("poison",), ("c",)]
 
 
@@ -176,7 +144,7 @@ def test_a_record_that_fails_is_skipped_with_all_that_it_has_emitted(stage: Stag
     assert stage.tally["failed", "fragile", "s:default"] == 2
     (error,) = {text for what, _, text in stage.tally if what == "error"}
     assert error.startswith("0 ComponentFailedError: fragile, task 0: ValueError: not this one")
-    assert "test_topology_queries.py:" in error
+    assert "topology_parts.py:" in error
 
 
 def test_a_record_that_fails_is_kept_as_a_dead_letter(stage: Stage) -> None:
@@ -188,29 +156,9 @@ def test_a_record_that_fails_is_kept_as_a_dead_letter(stage: Stage) -> None:
 
 
 def test_a_record_that_fails_fails_its_batch_with_the_place(stage: Stage) -> None:
-    with pytest.raises(Exception, match=r"fragile, task 0: ValueError: not this one \(test_topo"):
+    with pytest.raises(Exception, match=r"fragile, task 0: ValueError: not this one \(topology_p"):
         stage.run(fragile(stage))
     assert stage.batches == []
-
-
-class Idle(StatefulBolt):
-    """Tells of a key once it has had no record for a tenth of a second, and forgets it."""
-
-    outputs = ("line", "times long")
-
-    def initial(self) -> tuple[int, datetime | None]:
-        return 0, None
-
-    def process(self, record: Record, state: Any, emit: Emit) -> Any:
-        return state[0] + 1, datetime.now(UTC) + timedelta(milliseconds=100)
-
-    def due(self, state: Any) -> datetime | None:
-        found: datetime | None = state[1]
-        return found
-
-    def wake(self, key: tuple[Any, ...], state: Any, now: datetime, emit: Emit) -> Any:
-        emit(*key, state[0])
-        return FORGET
 
 
 def test_a_key_is_woken_when_it_is_due(stage: Stage) -> None:
@@ -257,28 +205,6 @@ def test_spouts_stand_still_while_they_are_paused(stage: Stage) -> None:
     )
 
 
-class Longest(StatefulBolt):
-    """Keeps the most frequent word of each length."""
-
-    outputs = ("length long", "word", "count long")
-
-    def initial(self) -> tuple[str, int]:
-        return "", 0
-
-    def process(self, record: Record, state: tuple[str, int], emit: Emit) -> tuple[str, int]:
-        found = max((record["count"], record["word"]), (state[1], state[0]))
-        emit(record["length"], found[1], found[0])
-        return found[1], found[0]
-
-
-class Sized(Count):
-    outputs = ("word", "length long", "count long")
-
-    def process(self, record: Record, state: int, emit: Emit) -> int:
-        emit(record["word"], len(record["word"] or ""), state + 1)
-        return state + 1
-
-
 def test_a_stateful_bolt_stands_behind_another_and_none_is_a_key(stage: Stage) -> None:
     words = [(word,) for line in TEXT for word in line[0].split()] + [(None,), (None,)]
     builder = TopologyBuilder("chain", config={"topology.max.spout.pending": 20})
@@ -298,31 +224,7 @@ def test_a_stateful_bolt_stands_behind_another_and_none_is_a_key(stage: Stage) -
     assert best == expected
 
 
-IN_A_BATCH, BATCHES, FAILS_AT = 400, 8, 6
-
-
-class Uneven(Bolt):
-    """Takes long over each record in its task 0."""
-
-    outputs = ("value long",)
-
-    def process(self, record: Record, emit: Emit) -> None:
-        for _ in range(30_000 if partition_number() == 0 else 0):
-            pass
-        emit(record["value"])
-
-
-class Failing(Sink):
-    """A witness, one task of which fails at a batch until there is a cure."""
-
-    def __init__(self, witness: Sink, folder: Path) -> None:
-        self._witness = witness
-        self._folder = folder
-
-    def write(self, records: Sequence[Record], batch: Batch) -> None:
-        if batch.number == FAILS_AT and batch.task == 1 and not (self._folder / "cure").exists():
-            raise ValueError("not yet")
-        self._witness.write(records, batch)
+IN_A_BATCH, BATCHES = 400, 8
 
 
 def uneven(stage: Stage) -> Topology:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,12 @@ from sqlalchemy import Engine
 
 from common.model.locks import LockType
 from common.store.connect import engine
-from common.topology.components import Bolt, Emit, Record, Spout
+from common.topology.components import Spout
 from common.topology.declaration import Topology, TopologyBuilder
 from orcaflow.datasets import DatasetError, Files, allocate, publish
 from orcaflow.spouts import DatasetSpout, FileSpout, KafkaSpout
 from tests.integration.dataset_desk import DAY, Desk, an_attempt, desk, lock
+from tests.integration.topology_parts import Breaking, ByHand, Told, Untimed
 from tests.integration.topology_stage import Stage, topology_session
 from tests.mock_kafka import Broker, a_broker
 from worker.spark.topology.queries import TopologyQueries
@@ -79,36 +80,6 @@ def running(stage: Stage, topology: Topology) -> Iterator[Callable[[Callable[[],
 
 def seen(stage: Stage) -> list[tuple[Any, ...]]:
     return sorted(stage.received("seen").get(0, []))
-
-
-class ByHand(Spout):
-    """Has what a folder holds: a partition a file, whose name has its first place and its end."""
-
-    outputs = ("partition", "place long")
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def _files(self) -> Mapping[str, tuple[int, int]]:
-        if (self.folder / "away").exists():
-            raise ConnectionError("it is away")
-        found = {}
-        for file in self.folder.glob("*-*-*"):
-            name, first, end = file.name.split("-")
-            found[name] = (int(first), int(end))
-        return found
-
-    def begins(self) -> Mapping[str, int]:
-        return {name: first + 1 for name, (first, _) in self._files().items()}
-
-    def later(self, partitions: Any) -> Mapping[str, int]:
-        return {name: first for name, (first, _) in self._files().items() if name in partitions}
-
-    def ends(self, begun: Mapping[str, int]) -> Mapping[str, int]:
-        return {name: end for name, (_, end) in self._files().items()}
-
-    def read(self, partition: str, start: int, end: int) -> list[tuple[Any, ...]]:
-        return [(partition, place) for place in range(start, end)]
 
 
 @pytest.fixture
@@ -171,40 +142,6 @@ def test_files_are_read_on_as_they_grow_and_are_added(stage: Stage) -> None:
     assert seen(stage) == [("four", "a"), ("one", "a"), ("three", "b"), ("two", "a")]
 
 
-class Told(ByHand):
-    """Keeps what it is told of batches; there may be a trouble with acks."""
-
-    def on_ack(self, places: Mapping[str, int]) -> None:
-        if (self.folder / "deaf").exists():
-            raise ConnectionError("nobody takes acks")
-        self._keep("ack", places)
-
-    def on_fail(self, places: Mapping[str, int]) -> None:
-        self._keep("fail", places)
-
-    def _keep(self, what: str, places: Mapping[str, int]) -> None:
-        with (self.folder / "told").open("a") as file:
-            file.write(f"{what} {dict(places)}\n")
-
-    def told(self) -> list[str]:
-        file = self.folder / "told"
-        return file.read_text().splitlines() if file.exists() else []
-
-
-class Breaking(Bolt):
-    """Fails a batch with the place 7 while it is told to."""
-
-    outputs = ("place long",)
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def process(self, record: Record, emit: Emit) -> None:
-        if record["place"] == 7 and (self._folder / "broken").exists():
-            raise ValueError("not this one")
-        emit(record["place"])
-
-
 def test_a_committed_batch_is_the_ack_of_its_records_and_a_failed_one_is_told(
     stage: Stage, tmp_path: Path
 ) -> None:
@@ -232,14 +169,6 @@ def test_a_committed_batch_is_the_ack_of_its_records_and_a_failed_one_is_told(
         (folder / "deaf").unlink()
         until(lambda: spout.told()[3:] == ["ack {'a': 8}", "ack {'a': 10}"])
     assert seen(stage) == [(place,) for place in range(4, 10)]
-
-
-class Untimed(Bolt):
-    outputs = ("value", "partition long", "offset long")
-
-    def process(self, record: Record, emit: Emit) -> None:
-        assert record["at"].tzinfo is not None
-        emit(record["value"], record["partition"], record["offset"])
 
 
 def test_a_topic_is_read_once_over_a_restart_with_a_secret_of_the_environment(

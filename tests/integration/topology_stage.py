@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from common.topology.components import Batch, Record, Sink
 from common.topology.declaration import Topology
 from tests.integration.spark_jobs import a_session
+from tests.integration.topology_parts import Witness
 from worker.spark.diagnosis.failures import is_late_python
 from worker.spark.topology.figures import Tally
 from worker.spark.topology.queries import TopologyQueries
@@ -32,24 +32,6 @@ def topology_session(warehouse: Path) -> Iterator[SparkSession]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         with a_session(warehouse) as made:
             yield made
-
-
-class Witness(Sink):
-    """Writes what each of its tasks has had, a file for each batch and task; not in a trial."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._name = name
-
-    def write(self, records: Sequence[Record], batch: Batch) -> None:
-        lines = [
-            json.dumps([batch.task, list(record.values), record.component, record.task])
-            for record in records
-        ]
-        if not batch.query:
-            return
-        name = f"{self._name}-{batch.query}-{batch.number}-{batch.task}"
-        (self._folder / name).write_text("".join(f"{line}\n" for line in lines))
 
 
 class Stage:
