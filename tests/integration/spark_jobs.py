@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
+def a_session(
+    warehouse: Path, *, zone: str = "UTC", conf: Mapping[str, str] = {}
+) -> Iterator[SparkSession]:
     """A small session with a driver in this process."""
     from pyspark.sql import SparkSession
 
@@ -33,6 +35,7 @@ def a_session(warehouse: Path, *, zone: str = "UTC") -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", zone)
         .config("spark.sql.warehouse.dir", str(warehouse))
+        .config(map=dict(conf))
         .getOrCreate()
     )
     own_zone = os.environ.get("TZ")

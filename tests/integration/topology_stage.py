@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from common.topology.declaration import Topology
+from tests import forked_pythons
 from tests.integration.spark_jobs import a_session
 from tests.integration.topology_parts import Witness
 from worker.spark.diagnosis.failures import is_late_python
@@ -30,7 +31,7 @@ def topology_session(warehouse: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        with a_session(warehouse) as made:
+        with a_session(warehouse, conf=forked_pythons.CONF) as made:
             yield made
 
 
