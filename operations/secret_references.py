@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from common.masking import (
@@ -57,7 +58,9 @@ def with_references(document: Mapping[str, Any]) -> Referenced:
             found.append((task, name, value))
         return value
 
-    _mapped(document, collect)
+    unchanged = _mapped(document, collect)
+    if not found:
+        return Referenced(document=unchanged, values={})
     names = _names(found)
     values: dict[str, object] = {}
 
@@ -114,18 +117,25 @@ def without_masks(
     passed: dict[tuple[str, str], int] = {}
     tasks = {task for task, _ in places} | _task_names(document)
 
-    def of_gone_tasks(name: str) -> list[object]:
-        gone = (values for (task, at), values in known.items() if at == name and task not in tasks)
-        return [value for values in gone for value in values]
+    gone: dict[str, list[object]] = {}
+    for (task, name), values in known.items():
+        if task not in tasks:
+            gone.setdefault(name, []).extend(values)
+
+    @cache  # Once for each place: a document may have thousands of secrets of one name.
+    def former_of(task: str | None, name: str) -> tuple[list[object], bool]:
+        """Return the former secrets of a place, or of all tasks that are gone; True if equal."""
+        found = gone.get(name, []) if task is None else known[task, name]
+        return found, len({str(each) for each in found}) == 1
 
     def restore(task: str, name: str, value: object) -> object:
         at = passed[task, name] = passed.get((task, name), 0) + 1
         if not is_mask(value):
             return value
-        found = known.get((task, name)) or of_gone_tasks(name)
+        found, is_one = former_of(task if (task, name) in known else None, name)
         if len(found) == places[task, name]:
             return found[at - 1]
-        if len({str(each) for each in found}) == 1:
+        if is_one:
             return found[0]
         missing.add(f"{task}: {name}" if task else name)
         return value
@@ -240,19 +250,23 @@ def _refilled(name: str, text: str, masked: str, replace: Callable[[str, object]
 
 def _names(found: list[_Found]) -> dict[tuple[str, str, str], str]:
     """Name a variable for each secret: by its name, unless that means several values."""
-    by_name: dict[str, dict[str, dict[str, None]]] = {}
+    values: dict[str, set[str]] = {}
+    numbers: dict[tuple[str, str], dict[str, int]] = {}
     for task, name, value in found:
-        by_name.setdefault(_word(name), {}).setdefault(task, {})[str(value)] = None
+        word, text = _word(name), str(value)
+        values.setdefault(word, set()).add(text)
+        of_task = numbers.setdefault((task, word), {})
+        of_task.setdefault(text, len(of_task) + 1)
     names: dict[tuple[str, str, str], str] = {}
     for task, name, value in found:
-        tasks = by_name[_word(name)]
-        variable = _PREFIX + _word(name)
-        if len({each for values in tasks.values() for each in values}) > 1:
+        word, text = _word(name), str(value)
+        variable = _PREFIX + word
+        if len(values[word]) > 1:
             # Only numbered where one task has several: their order is that of the task.
-            several = list(tasks[task])
-            number = f"_{several.index(str(value)) + 1}" if len(several) > 1 else ""
-            variable = f"{_PREFIX}{_word(task) or 'GLOBAL'}_{_word(name)}{number}"
-        names[task, name, str(value)] = variable
+            of_task = numbers[task, word]
+            number = f"_{of_task[text]}" if len(of_task) > 1 else ""
+            variable = f"{_PREFIX}{_word(task) or 'GLOBAL'}_{word}{number}"
+        names[task, name, text] = variable
     return names
 
 
