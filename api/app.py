@@ -76,6 +76,7 @@ from api.routes import (
     worker_groups,
     workers,
 )
+from api.turns import Turns
 from common.clock import SystemClock
 from common.config import Config
 from common.errors import ConfigurationError, NotFoundError, SchedulerError
@@ -152,6 +153,7 @@ def build(
     app.state.patience_seconds = config.api.statement_timeout_seconds + MORE_SECONDS
     app.state.pace = Pace(per_second=config.api.requests_per_second, clock=SystemClock())
     app.state.heavy = HeavyWork()
+    app.state.turns = Turns(clock=SystemClock())
     app.state.known_tokens = KnownTokens(clock=SystemClock())
     quick = []
     for route, policy, handle in _handlers(policies):

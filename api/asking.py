@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -13,6 +13,7 @@ from api.heavy import LONG_SECONDS, HeavyWork
 from api.known_tokens import KnownTokens
 from api.problems import UnauthenticatedError, UnconditionalError, request_id
 from api.shared_registry import SharedRegistry
+from api.turns import turn_of
 from common.config import Config
 from common.model.rights import NOTHING, Principal
 from common.registry.protocol import Registry
@@ -80,6 +81,13 @@ class AskedSession(RequestSession):
     def is_over(self) -> bool:
         """Return True if the client has disconnected or the request has timed out."""
         return bool(self._request.scope["state"].get("is_over"))
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Hold a turn of the user; `NoTurnError` if the request has to wait for one."""
+        # Plain reads of the lane have few rows, and its thread can't wait.
+        if self._may_be_known:
+            return nullcontext()
+        return turn_of(self._request, self.principal.user_id)
 
     def heavy_place(self) -> AbstractContextManager[None]:
         """Hold a place for long work; `TooManyError` if none is free."""

@@ -10,6 +10,7 @@ import socket
 import uuid
 
 from api.asking import RequestSession
+from api.turns import Turns
 from common.clock import SystemClock
 from common.config import Config
 from common.errors import SchedulerError, ServiceUnreachableError
@@ -25,13 +26,13 @@ from operations.tokens import principal_of
 log = logging.getLogger(__name__)
 
 
-def responder(config: Config, engine: Engine, taken: socket.socket) -> Responder:
+def responder(config: Config, engine: Engine, taken: socket.socket, turns: Turns) -> Responder:
     """Build the gateway for a socket that listens; it is not started."""
 
     def enter(token: str, address: str) -> _Entry | None:
         request = uuid.uuid4().hex
         who = principal_of(engine, token, address=address, request=request)
-        return None if who is None else _Entry(config, engine, who)
+        return None if who is None else _Entry(config, engine, who, turns)
 
     return Responder(taken, enter, clock=SystemClock())
 
@@ -39,14 +40,16 @@ def responder(config: Config, engine: Engine, taken: socket.socket) -> Responder
 class _Entry:
     """The entry point of one call. What nobody foresaw is logged, and named by its id alone."""
 
-    def __init__(self, config: Config, engine: Engine, who: Principal) -> None:
+    def __init__(self, config: Config, engine: Engine, who: Principal, turns: Turns) -> None:
         self._who = who
+        self._turns = turns
         self._caller = Caller(StoredGateway(RequestSession(config, engine, who)))
 
     def call(self, method: str, arguments: list[Argument]) -> Value:
         """Carry a method out."""
         try:
-            return self._caller.call(method, arguments)
+            with self._turns.waited_turn(self._who.user_id):
+                return self._caller.call(method, arguments)
         except UsageError as error:
             raise UsageError(error.field, f"{error.field}: {error.message}") from error
         except SchedulerError:

@@ -26,6 +26,7 @@ from api.asking import AskedSession, session_of
 from api.bodies import SMALL_BODY, size_of
 from api.policy import Policy, Who
 from api.route import Route
+from api.turns import in_turns
 from common.strict_json import strict_json
 from operations.errors import UsageError
 
@@ -38,18 +39,20 @@ def handler(route: Route, policy: Policy) -> Callable[..., Any]:
 
     @wraps(route.serve)
     def handle(**given: Any) -> Response:
+        turn: AbstractContextManager[None] = nullcontext()
         place: AbstractContextManager[None] = nullcontext()
         if policy.takes is not Who.ANYONE:
             asked = _asked(given)
             asked.tell()
+            turn = asked.turn()
             if route.is_heavy:
                 place = asked.heavy_place()
-        with place:
+        with turn, place:
             found = route.serve(**given)
-        if write is None or isinstance(found, Response):
-            made: Response = found
-            return made
-        return _written(write(found), route.status, given)
+            if write is None or isinstance(found, Response):
+                made: Response = found
+                return made
+            return _written(write(found), route.status, given)
 
     return handle
 
@@ -79,7 +82,8 @@ class HandledRoute(APIRoute):
             try:
                 if size_of(request) > SMALL_BODY:
                     await self._admit(request)
-                return await handle(_StrictRequest(request.scope, request.receive))
+                strict = _StrictRequest(request.scope, request.receive)
+                return await in_turns(request, lambda: handle(strict))
             except (RequestValidationError, UsageError):
                 session = request.scope["state"].get("session")
                 if session is not None:
@@ -99,12 +103,23 @@ class HandledRoute(APIRoute):
 class _StrictRequest(Request):
     """A request with JSON that is parsed as strictly as a file of definitions."""
 
+    parsed: tuple[Any] | None = None
+
     async def json(self) -> Any:
-        """Parse the body, in a thread if it is large: the loop serves other requests meanwhile."""
-        body = await self.body()
-        if len(body) > SMALL_BODY:
-            return await run_in_threadpool(strict_json, body)
-        return strict_json(body)
+        """Parse the body; a large one in a thread, so that the loop serves other requests."""
+        if self.parsed is None:
+            body = await self.body()
+            if len(body) > SMALL_BODY:
+                self.parsed = (await run_in_threadpool(self._parse, body),)
+            else:
+                self.parsed = (strict_json(body),)
+        return self.parsed[0]
+
+    def _parse(self, body: bytes) -> Any:
+        """Parse a large body in a turn of the user, who is authenticated already."""
+        session: AskedSession = self.scope["state"]["session"]
+        with session.turn():
+            return strict_json(body)
 
 
 def keep_apart(routes: Iterable[object]) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from api.turns import aside
 from common.clock import SystemClock
 from operations.commands import outcome
 from operations.session import Session
@@ -31,13 +32,16 @@ def await_some(read: Callable[[], Result], seconds: float) -> Result:
     clock = SystemClock()
     until = clock.monotonic() + seconds
     pause = _FIRST_PAUSE
-    while not (found := read()):
-        left = until - clock.monotonic()
-        if left <= 0:
-            break
-        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
-        time.sleep(min(pause, left))
-        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+    if seconds <= 0:
+        return read()
+    with aside():
+        while not (found := read()):
+            left = until - clock.monotonic()
+            if left <= 0:
+                break
+            # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+            time.sleep(min(pause, left))
+            pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
     return found
 
 

@@ -30,3 +30,8 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+def processor_seconds(thread: int) -> float:
+    """Return the processor time of a thread of this process, which must be alive."""
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))

@@ -53,7 +53,14 @@ from api.console.parts import HEADER
 from api.console.rendering import STATIC, rendered, static
 from api.console.table import Page, Visit
 from api.marking import marked
-from api.problems import UnauthenticatedError, on_any_error, on_scheduler_error, request_id
+from api.problems import (
+    TooManyError,
+    UnauthenticatedError,
+    on_any_error,
+    on_scheduler_error,
+    request_id,
+)
+from api.turns import in_turns, turn_of
 from common.errors import SchedulerError
 from common.masking import mask_text
 from common.model.rights import Principal
@@ -178,10 +185,13 @@ def _endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
             body = b"" if page.method == "GET" else await body_of(request, admit)
         except Exception as error:  # noqa: BLE001  # Every error is shown as a page.
             return _problem_page(request, error)
-        serve = partial(_guarded, lambda asked: _served(page, asked, body, visitor), request)
-        if HEADER in request.headers:
-            return await run_sync(serve, limiter=_RENEWALS)
-        return await run_in_threadpool(serve)
+        request.scope["state"]["visitor"] = visitor
+        serve = partial(_guarded, partial(_served, page, body=body), request)
+        limiter = _RENEWALS if HEADER in request.headers else None
+        try:
+            return await in_turns(request, partial(run_sync, serve, limiter=limiter))
+        except TooManyError as error:
+            return _problem_page(request, error)
 
     return endpoint
 
@@ -211,8 +221,9 @@ def _visitor_of(request: Request) -> _Visitor | None:
     return _Visitor(principal=principal, text=text)
 
 
-def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None) -> Response:
-    """Serve a page. `visitor` is set if a large body required authentication before."""
+def _served(page: Page, request: Request, body: bytes) -> Response:
+    """Serve a page. A large body, or a wait for a turn, required authentication before."""
+    visitor: _Visitor | None = request.scope["state"]["visitor"]
     if visitor is None:
         visitor = _visitor_of(request)
     if visitor is None:
@@ -220,6 +231,11 @@ def _served(page: Page, request: Request, body: bytes, visitor: _Visitor | None)
         query = f"?{request.url.query}" if page.method == "GET" and request.url.query else ""
         return RedirectResponse(f"{log_in.PATH}?next={quote(place + query)}", status_code=303)
     request.scope["state"]["visitor"] = visitor
+    with turn_of(request, visitor.principal.user_id):
+        return _shown(page, request, body, visitor)
+
+
+def _shown(page: Page, request: Request, body: bytes, visitor: _Visitor) -> Response:
     text, principal = visitor.text, visitor.principal
     form: Mapping[str, str] = {}
     if page.method != "GET":

@@ -39,6 +39,7 @@ from api.dolphinscheduler.envelope import RefusedError, Status, answer, refusal
 from api.dolphinscheduler.table import Row
 from api.policy import Who
 from api.problems import TooManyError, UnauthenticatedError, request_id
+from api.turns import in_turns, turn_of
 from common.errors import (
     InvalidDefinitionError,
     NotAllowedError,
@@ -178,7 +179,18 @@ def _endpoint(each: Served) -> Callable[[Request], Awaitable[Response]]:
             body = b"" if each.method == "GET" else await body_of(request, admit)
         except Exception as error:  # noqa: BLE001  # The client reads only the envelope.
             return _answered(error, each, request)
-        return await run_in_threadpool(partial(_serve, each, request, body, session))
+
+        def authenticate() -> Session:
+            nonlocal session
+            if session is None:
+                session = _session(request, each.row.takes)
+            return session
+
+        serve_once = partial(_serve, each, request, body, authenticate)
+        try:
+            return await in_turns(request, partial(run_in_threadpool, serve_once))
+        except TooManyError as error:
+            return _answered(error, each, request)
 
     return serve
 
@@ -187,18 +199,24 @@ async def _unknown(request: Request) -> Response:
     return await run_in_threadpool(partial(_serve_unknown, request))
 
 
-def _serve(each: Served, request: Request, body: bytes, session: Session | None) -> Response:
-    """Serve a request. `session` is set if a large body required authentication before."""
+def _serve(
+    each: Served, request: Request, body: bytes, authenticate: Callable[[], Session]
+) -> Response:
     try:
-        if session is None:
-            session = _session(request, each.row.takes)
+        session = authenticate()
         is_large = len(body) > SMALL_BODY
         user_id = session.principal.user_id
-        with heavy_place(request, user_id) if is_large else nullcontext():
+        has_user = each.row.takes is not Who.ANYONE
+        with (
+            turn_of(request, user_id) if has_user else nullcontext(),
+            heavy_place(request, user_id) if is_large else nullcontext(),
+        ):
             found = each.row.serve(_call(each, request, session, body))
+            if isinstance(found, Response):
+                return found
+            return JSONResponse(answer(mask_value(found)))
     except Exception as error:  # noqa: BLE001  # The client reads nothing but the envelope.
         return _answered(error, each, request)
-    return found if isinstance(found, Response) else JSONResponse(answer(mask_value(found)))
 
 
 def _answered(error: Exception, each: Served, request: Request) -> Response:

@@ -26,6 +26,7 @@ from api.bodies import SMALL_BODY, body_of
 from api.druid import supervisors, tasks, workers
 from api.druid.table import Call, RefusedError, Row
 from api.problems import TooManyError, UnauthenticatedError, request_id
+from api.turns import in_turns, turn_of
 from common.errors import (
     InvalidSpecError,
     NotAllowedError,
@@ -73,20 +74,31 @@ def _endpoint(row: Row) -> Callable[[Request], Awaitable[Response]]:
             body = b"" if row.method == "GET" else await body_of(request, admit)
         except Exception as error:  # noqa: BLE001  # The client reads only this document.
             return _refused(error, request)
-        return await run_in_threadpool(partial(_serve, row, request, body, session))
+
+        def authenticate() -> Session:
+            nonlocal session
+            if session is None:
+                session = _session(request)
+            return session
+
+        serve_once = partial(_serve, row, request, body, authenticate)
+        try:
+            return await in_turns(request, partial(run_in_threadpool, serve_once))
+        except TooManyError as error:
+            return _refused(error, request)
 
     return serve
 
 
 async def _unknown(request: Request) -> Response:
-    return await run_in_threadpool(_serve, None, request, b"", None)
+    return await run_in_threadpool(_serve, None, request, b"", partial(_session, request))
 
 
-def _serve(row: Row | None, request: Request, body: bytes, session: Session | None) -> Response:
-    """Serve a request. `session` is set if a large body required authentication before."""
+def _serve(
+    row: Row | None, request: Request, body: bytes, authenticate: Callable[[], Session]
+) -> Response:
     try:
-        if session is None:
-            session = _session(request)
+        session = authenticate()
         if row is None:
             place = f"{request.method} {request.url.path:.200}"
             return _error(404, f"{place} is not served here; docs/streams.md lists what is")
@@ -100,13 +112,17 @@ def _serve(row: Row | None, request: Request, body: bytes, session: Session | No
             body=body,
         )
         is_large = len(body) > SMALL_BODY
-        with heavy_place(request, session.principal.user_id) if is_large else nullcontext():
+        user_id = session.principal.user_id
+        with (
+            turn_of(request, user_id),
+            heavy_place(request, user_id) if is_large else nullcontext(),
+        ):
             found = row.serve(call)
+            return found if isinstance(found, Response) else _answer(found, 200)
     except RefusedError as refused:
         return _answer(refused.document, refused.status)
     except Exception as error:  # noqa: BLE001  # The client reads nothing but this document.
         return _refused(error, request)
-    return found if isinstance(found, Response) else _answer(found, 200)
 
 
 def _answer(document: Any, status: int) -> Response:

@@ -158,6 +158,7 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     from api.known_tokens import KnownTokens
     from api.pace import Pace
     from api.reach import reach_of
+    from api.turns import Turns
     from common.store.yielding import YieldingConnection
 
     made = engine(emptied_url, pool_size=3, by_statement=True)
@@ -168,6 +169,7 @@ def client(app: FastAPI, config: Config, emptied_url: str) -> Iterator[TestClien
     app.state.config, app.state.engine, app.state.reading_engine = config, made, reading
     app.state.reach = reach_of(config.api)
     app.state.pace = Pace(per_second=0, clock=VirtualClock())
+    app.state.turns = Turns(clock=VirtualClock())
     app.state.known_tokens = KnownTokens(clock=VirtualClock(), seconds=0)
     app.state.patience_seconds = 60
     yield TestClient(app, base_url="http://127.0.0.1:12345", raise_server_exceptions=False)

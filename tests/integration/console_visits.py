@@ -64,6 +64,11 @@ def session_of(client: TestClient, owner: Session, name: str, role: str | None) 
     create_user(owner, name, is_admin=role is None, password=PASSWORD, tenant=None)
     if role is not None:
         grant(owner, name, project="default", role=role)
+    return logged_in(client, name)
+
+
+def logged_in(client: TestClient, name: str) -> str:
+    """Log a user with the password of the tests in; return the text of the session."""
     answer = client.post("/login", data={"name": name, "password": PASSWORD, "next": "/runs"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs"), answer.text
     text = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]

@@ -19,6 +19,7 @@ from sqlalchemy import Engine, select, true
 
 from api.gateway import responder
 from api.server import listen
+from api.turns import Turns
 from common.clock import SystemClock
 from common.config import Config, DatabaseConfig, ZookeeperConfig
 from common.model.grants import GrantKind
@@ -127,7 +128,7 @@ def stage(db: Engine, tmp_path: Path) -> Iterator[Stage]:
         zookeeper=ZookeeperConfig(hosts="127.0.0.1:1"),
     )
     taken = listen("127.0.0.1", 0)
-    with opened(responder(config, db, taken)):
+    with opened(responder(config, db, taken, Turns(clock=SystemClock()))):
         stage = Stage(db, config, taken.getsockname()[1])
         yield stage
         stage.leave()
