@@ -220,7 +220,8 @@ class OwnDrivers:
 
         def got_or_created(builder: Any) -> SparkSession:
             options = builder._options  # noqa: SLF001
-            if not own._is_created and own._first_context is not None:
+            # A context that was stopped has no settings to compare with; a new one is checked.
+            if own._adoptable(own._first_context) is not None:
                 own._check(options)
                 own._is_created = True
             session = get_or_create(builder)
