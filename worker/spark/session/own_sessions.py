@@ -12,11 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession as AnySession
 from pyspark.sql.connect.session import SparkSession as Session
 
+from worker.spark.session import own_paths
 from worker.spark.session.prototype import guard, open_clone
 from worker.spark.session.sessions import Place, operates
 
@@ -92,6 +95,8 @@ class OwnSessions:
         Session.newSession = new  # type: ignore[method-assign, assignment]
         Session.stop = stop  # type: ignore[method-assign, assignment]
         Session.cloneSession = clone  # type: ignore[method-assign, assignment]
+        folder = partial(own_paths.folder_of, Session.getActiveSession, Path.cwd())
+        own_paths.take_over(cache(folder))
 
     def _another(self, make: Callable[[], Session]) -> Session:
         session = make()

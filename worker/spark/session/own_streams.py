@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +20,11 @@ from pyspark.sql import DataFrame, DataFrameReader
 from pyspark.sql.streaming.listener import QueryStartedEvent
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from worker.spark.session.own_paths import absolute
 from worker.spark.session.sessions import tag_of
 
 _PLACES: Final = frozenset({"checkpointlocation", "path"})
 """Options of a stream that are paths, in lower case."""
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SINK_LOG: Final = "_spark_metadata"
 """The folder in which a stream lists the files that it has written for sure."""
 _READERS: Final = ("csv", "json", "load", "orc", "parquet", "text", "xml")
@@ -40,14 +39,6 @@ def take_over(folder: Callable[[], Path | None]) -> None:
     _take_over_events()
     _take_over_writers(folder)
     _take_over_readers(folder)
-
-
-def absolute(folder: Path | None, path: Any) -> Any:
-    """Return a relative path as one below the folder; any other value as it is."""
-    is_relative = isinstance(path, str) and path and not path.startswith("/")
-    if folder is None or not is_relative or _SCHEME.match(path):
-        return path
-    return f"file:{folder}/{path}"
 
 
 def _take_over_events() -> None:
