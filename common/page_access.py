@@ -33,7 +33,7 @@ _NAME: Final = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
 _FILE: Final = re.compile(rf"static/{_NAME}(?:/{_NAME}){{0,4}}")
 _DOCUMENT: Final = re.compile(
     rf"api/v1/applications(?:/{_NAME}/(?:(?:all)?executors|(?:all)?miscellaneousprocess"
-    r"|stages/[0-9]{1,9}/[0-9]{1,9}(?:/task(?:Summary|Table|List))?))?"
+    r"|stages/[0-9]{1,9}/[0-9]{1,9}(?:/task(?:Summary|Table|List))?|sql(?:Table|/[0-9]{1,18})?))?"
 )
 """The documents of Spark's REST API that the scripts of its pages read."""
 _ARGUMENTS: Final = re.compile(r"[!$-~]{0,2000}")

@@ -117,7 +117,7 @@ def add_to(app: FastAPI) -> None:
         Route(log_in.PATH, _plain(log_in.enter), methods=["POST"]),
         Route(LANGUAGE_PATH, _plain(_choose_language), methods=["POST"]),
         Route(f"{STATIC}/{{digest}}/{{name}}", _plain(static), methods=["GET"]),
-        Route(spark_ui.PATH, _plain(spark_ui.show), methods=["GET"]),
+        Route(spark_ui.PATH, _plain(spark_ui.show), methods=["GET", "OPTIONS"]),
         *pages,
     ]
 

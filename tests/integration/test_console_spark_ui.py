@@ -112,6 +112,12 @@ def test_x105_the_ui_of_a_task_is_one_click_away_and_acts_for_nobody(
     assert file.headers["cache-control"] == "private, max-age=3600"
     base = place.removesuffix("jobs/")
     assert client.get(base).headers["location"] == place
+    # Spark's scripts use a storage, and send a header with their requests.
+    assert b"<head><script>for(const name of" in client.get(f"{base}stages/stage/").content
+    asked = client.options(f"{base}api/v1/applications", headers={"Origin": "null"})
+    assert asked.status_code == 204
+    assert asked.headers["access-control-allow-headers"] == "X-Requested-With"
+    assert asked.headers["access-control-allow-origin"] == "null"
     # Pages with secrets, and pages that end jobs.
     for path in ("environment/", "jobs/job/kill/", "executors/threadDump/"):
         assert client.get(f"{base}{path}").status_code == 404

@@ -24,6 +24,7 @@ QUESTION = PageQuestion(
         "api/v1/applications",
         "api/v1/applications/local-1795198115959/allexecutors",
         "api/v1/applications/app-1/stages/3/0/taskTable",
+        *(f"api/v1/applications/app-1/{each}" for each in ("sql", "sql/12", "sqlTable")),
     ],
 )
 def test_pages_files_and_documents_that_show_no_settings_are_fetched(path: str) -> None:

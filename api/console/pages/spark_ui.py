@@ -36,6 +36,21 @@ _HEADERS: Final[Mapping[str, str]] = {
     # A page without an origin requests its scripts and documents across origins.
     "Access-Control-Allow-Origin": "null",
 }
+_PREFLIGHT: Final[Mapping[str, str]] = {
+    **_HEADERS,
+    # jQuery sends this header along.
+    "Access-Control-Allow-Headers": "X-Requested-With",
+}
+_HEAD: Final = b"<head>"
+_STORAGE: Final = (
+    b'<script>for(const name of["localStorage","sessionStorage"]){const kept=new Map();'
+    b"Object.defineProperty(window,name,{value:{"
+    b"getItem:key=>kept.get(String(key))??null,"
+    b"setItem(key,text){kept.set(String(key),String(text))},"
+    b"removeItem(key){kept.delete(String(key))},clear(){kept.clear()},"
+    b"key:at=>[...kept.keys()][at]??null,get length(){return kept.size}}})}</script>"
+)
+"""A storage that ends with the page. A page without an origin has none, and scripts would fail."""
 _KEPT: Final = "private, max-age=3600"
 _TEXTS: Final = frozenset(
     {"text/html", "text/css", "text/javascript", "application/javascript", "application/json"}
@@ -59,6 +74,8 @@ def open_ui(visit: Visit) -> Response:
 
 def show(request: Request) -> Response:
     """Show a page of the UI to the holder of a pass."""
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=_PREFLIGHT)
     state = request.app.state
     nobody = RequestSession(state.config, state.engine, _NOBODY)
     allowed = read_pass(nobody, str(request.path_params["leave"]), clock=_clock)
@@ -83,7 +100,10 @@ def show(request: Request) -> Response:
     headers = {**_HEADERS, "Content-Type": _type_of(found.media_type)}
     if is_file(path):
         headers["Cache-Control"] = _KEPT
-    return Response(found.body, headers=headers)
+    body = found.body
+    if found.media_type == "text/html":
+        body = body.replace(_HEAD, _HEAD + _STORAGE, 1)
+    return Response(body, headers=headers)
 
 
 def _type_of(media_type: str) -> str:
