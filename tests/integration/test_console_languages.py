@@ -106,6 +106,13 @@ def root(at_console: None, client: TestClient, owner: Session) -> str:
     return session_of(client, owner, "root", None)
 
 
+PROBLEMS = {
+    "/cluster": 503,  # ZooKeeper is away.
+    "/tasks/{id}/spark-ui": 409,  # The task has ended.
+}
+"""The statuses of pages that show a problem."""
+
+
 def test_every_page_is_in_chinese_without_a_text_in_english(
     client: TestClient, root: str, owner: Session, db: Engine
 ) -> None:
@@ -128,8 +135,7 @@ def test_every_page_is_in_chinese_without_a_text_in_english(
                 headers=headers,
                 data=form if page.method == "POST" else None,
             )
-            # ZooKeeper is away, and the page says so; the test of a data source may tell of a fault.
-            assert answer.status_code in ((503,) if page.path == "/cluster" else (200,)), place
+            assert answer.status_code == PROBLEMS.get(page.path, 200), place
             assert answer.headers["content-language"] == "zh-CN"
             found = left_in_english(answer.text)
             if found:
