@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.hidden_characters import lines_of, oddities
 from common.line_changes import Steps, changed_lines, replaced_lines
 from common.masking import MASK
 from common.model.reach import FOREIGN
@@ -110,21 +111,24 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
     old_edges, new_edges = _edges(old, renamed), _edges(new, {})
     removed = tuple(name for name in old if name not in new and name not in renamed)
     added = tuple(name for name in new if name not in old and name not in was)
+    settings = tuple(_changes(_settings(before), _settings(after), lines))
+    contents = tuple(
+        TaskChange(name=name, was=name, changes=tuple(_contents(new[name]))) for name in added
+    )
     return Difference(
         added=added,
         removed=removed,
         changed=tuple(changed),
         edges_added=tuple(each for each in new_edges if each not in old_edges),
         edges_removed=tuple(each for each in old_edges if each not in new_edges),
-        settings=tuple(_changes(_settings(before), _settings(after), lines)),
+        settings=settings,
         risks=(
             *_risks(changed, removed, old),
             *_rebound(changed, old, new),
+            *_odd_texts(settings, (*changed, *contents)),
             *_unseen_files(new, (*added, *(each.name for each in changed))),
         ),
-        contents=tuple(
-            TaskChange(name=name, was=name, changes=tuple(_contents(new[name]))) for name in added
-        ),
+        contents=contents,
     )
 
 
@@ -291,8 +295,8 @@ def _contents(node: Mapping[str, Any]) -> Iterator[ValueChange]:
     for key, value in _values(node).items():
         if value in (None, "", [], {}):
             continue
-        lines = value.splitlines() if isinstance(value, str) else ()
-        shown = tuple(f"+{line}" for line in lines) if len(lines) > 1 else ()
+        lines = lines_of(value) if isinstance(value, str) else []
+        shown = () if len(lines) < 2 and value in lines else tuple(f"+{each}" for each in lines)
         yield ValueChange(key=key, before=None, after=value, lines=shown)
 
 
@@ -304,13 +308,13 @@ class _Lines:
         self._steps = Steps(_MOST_STEPS)
 
     def of(self, before: Any, after: Any) -> tuple[str, ...]:
-        """The lines that differ, with those around; none for texts of one line, or long ones."""
+        """Return the lines that differ, with those around; none for texts of one plain line."""
         texts = [before or "", after or ""]
         if not all(isinstance(each, str) for each in texts):
             return ()
-        old, new = (each.splitlines() for each in texts)
+        old, new = (lines_of(each) for each in texts)
         size = max(len(old), len(new))
-        if size < 2:
+        if size < 2 and [old, new] == [[each] if each else [] for each in texts]:
             return ()
         if size > _LONGEST_TEXT or size > self._left:
             # Comparing would take too long. The whole text is shown so that no change is hidden.
@@ -334,6 +338,17 @@ def _risks(
                 yield f"{task.name!r} is retried {_number(each.after)} times at most"
             elif each.key == "runFlag" and each.after == "FORBIDDEN":
                 yield f"{task.name!r} no longer runs"
+
+
+def _odd_texts(settings: Sequence[ValueChange], tasks: Sequence[TaskChange]) -> Iterator[str]:
+    named = [(each.key, each.after) for each in settings]
+    named += [
+        (f"{each.key} of {task.name!r}", each.after) for task in tasks for each in task.changes
+    ]
+    for name, value in named:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for found in oddities(text):
+            yield f"{name} contains {found}"
 
 
 def _rebound(

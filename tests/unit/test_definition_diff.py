@@ -229,3 +229,65 @@ def test_what_somebody_typed_into_the_database_is_compared_as_far_as_it_goes(
     assert difference(document, document).is_none
     assert not difference(document, a_document("a")).is_none
     assert not difference(a_document("a"), document).is_none
+
+
+LINE_ENDS = ("\u2028", "\u2029", "\x0b", "\x0c", "\x85", "\x1c", "\x1d", "\x1e", "\r")
+"""Characters at which `str.splitlines` ends a line, and bash does not."""
+
+
+@pytest.mark.parametrize("character", LINE_ENDS)
+def test_x108_lines_of_a_difference_end_where_those_of_the_program_end(character: str) -> None:
+    program = f"echo start\n# usage:{character}: <<'DOC'\necho RAN\nDOC\necho end"
+    found = difference(
+        a_document("a", a=a_script("echo start")), a_document("a", a=a_script(program))
+    )
+    ((change,),) = (task.changes for task in found.changed)
+    code = f"<U+{ord(character):04X}>"
+    assert change.lines[1:] == (
+        " echo start",
+        f"+# usage:{code}: <<'DOC'",
+        "+echo RAN",
+        "+DOC",
+        "+echo end",
+    )
+    assert found.risks == (
+        f"params.rawScript of 'a' contains characters that are not shown: {code}",
+    )
+    added = difference(a_document("b"), a_document("b, a", a=a_script(program)))
+    assert f"+# usage:{code}: <<'DOC'" in [
+        line for task in added.contents for each in task.changes for line in each.lines
+    ]
+    assert added.risks == found.risks
+
+
+@pytest.mark.parametrize("character", [*LINE_ENDS, "\u202e", "\u200b", "\u00a0", "\U000e0041"])
+def test_x108_a_hidden_character_in_the_place_of_a_line_end_is_shown(character: str) -> None:
+    before = a_script('# is it good?\ntest -n "$bad" || exit 1\necho LOADED')
+    after = a_script(f'# is it good?{character}test -n "$bad" || exit 1\necho LOADED')
+    ((change,),) = (
+        task.changes
+        for task in difference(a_document("a", a=before), a_document("a", a=after)).changed
+    )
+    assert change.lines[1:] == (
+        "-# is it good?",
+        '-test -n "$bad" || exit 1',
+        f'+# is it good?<U+{ord(character):04X}>test -n "$bad" || exit 1',
+        " echo LOADED",
+    )
+
+
+def test_x108_a_line_with_a_hidden_character_is_shown_though_it_is_the_only_one() -> None:
+    found = difference(
+        a_document("a", a=a_script("echo a")), a_document("a", a=a_script("echo \u202ea"))
+    )
+    ((change,),) = (task.changes for task in found.changed)
+    assert change.lines[1:] == ("-echo a", "+echo <U+202E>a")
+
+
+def test_x108_letters_of_another_alphabet_that_look_alike_are_a_risk() -> None:
+    found = difference(
+        a_document("a", a=a_script("echo a")), a_document("a", a=a_script("ech\u043e данные"))
+    )
+    assert found.risks == (
+        "params.rawScript of 'a' contains letters of two alphabets within a word: 'h\u043e'",
+    )
