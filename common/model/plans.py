@@ -87,6 +87,8 @@ class InstanceSnapshot:
     """The execution type of its schedule; None leaves that to the definition."""
     start_time: datetime | None = None
     worker_group_id: int = -1
+    project_id: int | None = None
+    """The project of its definition; None if that was deleted, or if no restart is planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +127,14 @@ class ParentSnapshot:
         """Return True if the definition belongs to the parent's project or is shared with it."""
         return not self.is_foreign(definition) or definition.id in self.shared
 
-    def is_foreign(self, definition: DefinitionSnapshot) -> bool:
-        """Return True if the definition belongs to another project than the parent."""
-        return self.project_id not in (None, definition.project_id)
+    def reaches_run(self, run: InstanceSnapshot) -> bool:
+        """Return True unless the run's definition is known and not reached."""
+        is_reached = not self.is_foreign(run) or run.process_definition_id in self.shared
+        return run.project_id is None or is_reached
+
+    def is_foreign(self, child: DefinitionSnapshot | InstanceSnapshot) -> bool:
+        """Return True unless the child is known to belong to the project of the parent."""
+        return self.project_id not in (None, child.project_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from common.model.states import ExecutionType, ReleaseState, TaskDependType
 from common.params import ParameterError
 from common.zones import UnknownZoneError, zone_named
 from master.commands.origin import Origin
-from master.commands.parameters import resolved_global_params
+from master.commands.parameters import ForeignValueError, resolved_global_params
 
 _MILLISECONDS = 1000
 
@@ -101,6 +101,7 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
         complement_date_id=command.complement_date_id,
         origin=definition.origin,
     )
+    is_foreign = parent is not None and parent.is_foreign(definition)
     try:
         global_params = resolved_global_params(
             (definition.global_params, graph.global_params),
@@ -108,9 +109,12 @@ def plan_begin(command: Command, snapshot: Snapshot, *, now: datetime, origin: O
             moment=business_time or command.schedule_time or now,
             parent=parent,
             zone=zone,
+            is_foreign=is_foreign,
         )
+    except ForeignValueError as error:
+        return Reject(reason=str(error))
     except ParameterError as error:
-        if parent is not None and parent.is_foreign(definition):
+        if is_foreign:
             return Reject(reason=_cannot_run(definition))
         return Reject(reason=f"global parameters of {definition.name!r}: {error}")
     return replace(begin, global_params=global_params)

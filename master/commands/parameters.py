@@ -3,13 +3,19 @@
 Global parameters are *resolved*: their values are computed (contract §9.3). A sub process also
 inherits: the local parameters of the task that began it replace values of its own; the output of
 the tasks above, and then the parent's globals, fill in what it does not have (contract §3.7, §9.8).
+
+A sub process of another project runs with the account and the secrets of that project, and its
+scripts may contain `${name}`, which a worker replaces by the value. So only values for names that
+the child declares reach it, and only values that are harmless in a program's text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from common.errors import BadCommandError
@@ -32,6 +38,15 @@ from common.params import (
 from common.params.values import check_given
 from master.logic.node_json import local_parameters
 
+_HARMLESS: Final = re.compile(
+    r"[\w./:@%+,-]*|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?"
+)
+"""A value that no shell, no Python and no SQL takes for more than a word or a moment."""
+
+
+class ForeignValueError(ParameterError):
+    """A value for a child of another project is refused, with a text for the parent's project."""
+
 
 def resolved_global_params(
     declared: tuple[str | None, ...],
@@ -40,13 +55,15 @@ def resolved_global_params(
     moment: datetime,
     parent: ParentSnapshot | None,
     zone: ZoneInfo,
+    is_foreign: bool = False,
     is_stored: bool = False,
 ) -> str:
     """Resolve the global parameters, as JSON, with dates counted from the moment in `zone`.
 
     `declared`: the sources, of which the first that has any counts; `given`: StartParams, which
     are of their declared types unless `is_stored`: a run from before this was checked may be
-    repeated. Raises `ParameterError` for mistakes of an author or a user.
+    repeated; `is_foreign`: the parent is of another project than the run. Raises `ParameterError`
+    for mistakes of an author or a user.
     """
     properties: tuple[Property, ...] = ()
     for source in declared:
@@ -56,13 +73,17 @@ def resolved_global_params(
     except BadCommandError as error:
         raise ParameterError(str(error)) from error
     if parent is not None:
-        start = {**_handed_down(parent, moment, zone), **start}
+        handed = _handed_down(parent, moment, zone)
+        if is_foreign:
+            handed = _for_another_project(handed, parent, {each.prop for each in properties})
+        start = {**handed, **start}
     result = list(resolve_global_params(properties, moment=moment, zone=zone, start_params=start))
     if start and not is_stored:
         values = {each.prop: each.value for each in result if each.prop in start}
         check_given(values, {each.prop: each.type for each in properties})
     if parent is not None:
         result = _marked(result, parent)
+    if parent is not None and not is_foreign:
         known = {each.prop for each in result}
         for each in (*parse_properties(parent.input_pool), *parse_properties(parent.global_params)):
             if each.prop not in known:
@@ -105,6 +126,23 @@ def _handed_down(parent: ParentSnapshot, moment: datetime, zone: ZoneInfo) -> di
         pool=parse_properties(parent.input_pool),
     )
     return {name: known[name] for name in wanted if name in known}
+
+
+def _for_another_project(
+    handed: Mapping[str, str], parent: ParentSnapshot, declared: Collection[str]
+) -> dict[str, str]:
+    """Return the values that a child of another project gets.
+
+    All values are checked, so that the answer does not show which names the child declares.
+    """
+    for name, value in handed.items():
+        if not _HARMLESS.fullmatch(value):
+            raise ForeignValueError(
+                f"the value of {name!r} in task {parent.task_name!r} can't go to a definition of"
+                " another project: it may contain letters, digits and _ . / : @ % + , - without"
+                " spaces, or be a moment such as 2026-01-31 06:00:00"
+            )
+    return {name: value for name, value in handed.items() if name in declared}
 
 
 def _built_ins(parent: ParentSnapshot) -> dict[str, str]:

@@ -52,7 +52,7 @@ from master.commands.begin import (
     plan_begin,
 )
 from master.commands.origin import Origin
-from master.commands.parameters import resolved_global_params
+from master.commands.parameters import ForeignValueError, resolved_global_params
 from master.engine.load import load_run
 from master.engine.run import ProcessRun
 from master.engine.task_run import ImpossibleError, TaskPhase
@@ -136,7 +136,7 @@ def plan_restart(
     if not isinstance(found, InstanceSnapshot):
         return found
     parent, own = snapshot.parent, _own_definition(found, snapshot.definition)
-    if parent is not None and own is not None and not parent.reaches(own):
+    if parent is not None and not parent.reaches_run(found):
         return Reject(reason=no_child(command))
     if command.param.takes_latest or (parent is not None and parent.took_latest):
         return _plan_with_latest(command, snapshot, found, own, reset, now=now, origin=origin)
@@ -145,14 +145,14 @@ def plan_restart(
         chosen = _tasks_to_reset(found, graph, reset)
         declared = (graph.global_params, own.global_params if own else None)
         global_params = None
-        if _changes_parameters(command, snapshot):
+        if _changes_parameters(command, snapshot, found):
             afresh = command.command_type is CommandType.REPEAT_RUNNING
             moment = _moment(found, afresh=afresh) or now
             global_params = _parameters(
                 command, snapshot, found, declared, moment=moment, origin=origin
             )
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
-        return _refused(found, parent, own, error)
+        return _refused(found, parent, error)
     restart = _restart(command, snapshot, found, own)
     return replace(restart, reset=chosen, global_params=global_params)
 
@@ -178,15 +178,11 @@ def _restart(
     )
 
 
-def _refused(
-    found: InstanceSnapshot,
-    parent: ParentSnapshot | None,
-    own: DefinitionSnapshot | None,
-    error: Exception,
-) -> Reject:
+def _refused(found: InstanceSnapshot, parent: ParentSnapshot | None, error: Exception) -> Reject:
     # Members of the parent's project read this, but may not see a shared definition's tasks.
-    is_foreign = parent is not None and own is not None and parent.is_foreign(own)
-    why = "it is of another project" if is_foreign else str(error)
+    is_foreign = parent is not None and parent.is_foreign(found)
+    is_hidden = is_foreign and not isinstance(error, ForeignValueError)
+    why = "it is of another project" if is_hidden else str(error)
     return Reject(reason=f"process instance {found.id} can't be recovered: {why}")
 
 
@@ -226,7 +222,7 @@ def _plan_with_latest(
             command, snapshot, found, declared, moment=moment, origin=origin
         )
     except (InvalidDefinitionError, ImpossibleError, ParameterError) as error:
-        return _refused(found, parent, own, error)
+        return _refused(found, parent, error)
     fresh_children = [name for name in stale if after.nodes[name].task_type == _SUB_PROCESS]
     noted = {ParamKey.VERSION: LATEST, ParamKey.FRESH_CHILDREN: ",".join(fresh_children)}
     return replace(
@@ -462,8 +458,14 @@ def _in(run: ProcessRun, phases: Collection[TaskPhase]) -> tuple[str, ...]:
     return tuple(name for name, task in run.tasks.items() if task.phase in phases)
 
 
-def _changes_parameters(command: Command, snapshot: Snapshot) -> bool:
-    """Return True if a restart with the run's own copy can change its parameters (trap T33b)."""
+def _changes_parameters(command: Command, snapshot: Snapshot, found: InstanceSnapshot) -> bool:
+    """Return True if a restart with the run's own copy can change its parameters (trap T33b).
+
+    A sub process of a definition that was deleted may be of another project than its parent. So it
+    keeps the parameters that it had.
+    """
+    if snapshot.parent is not None and found.project_id is None:
+        return snapshot.parent.project_id is None
     afresh = command.command_type is CommandType.REPEAT_RUNNING
     return bool(afresh or command.param.start_params or snapshot.parent)
 
@@ -490,6 +492,7 @@ def _parameters(
         moment=moment,
         parent=snapshot.parent,
         zone=zone,
+        is_foreign=snapshot.parent is not None and snapshot.parent.is_foreign(instance),
         is_stored=not given,
     )
 

@@ -229,6 +229,7 @@ class MemoryCommandStore(CommandStore):
                 "run_scope": names_in(process.run_scope, "run_scope"),
                 "start_time": process.start_time,
                 "worker_group_id": process.worker_group_id,
+                "project_id": self._project_of(process.process_definition_id),
                 "tasks": self._tasks(process.id),
             }
         return InstanceSnapshot(
@@ -254,7 +255,6 @@ class MemoryCommandStore(CommandStore):
         if task is None or task.task_type != SUB_PROCESS:
             return None
         process = self._db.processes.the(task.process_instance_id)
-        own = self._db.definitions.get(process.process_definition_id)
         param = CommandParam.as_stored(process.command_param)
         return ParentSnapshot(
             process_instance_id=process.id,
@@ -271,11 +271,15 @@ class MemoryCommandStore(CommandStore):
             ancestors=self._ancestors(process),
             timezone_id=process.timezone_id,
             environment_code=param.stored_environment_code,
-            project_id=None if own is None else own.project_id,
+            project_id=self._project_of(process.process_definition_id),
             took_latest=param.took_latest,
             wants_fresh_child=task.name in param.fresh_children,
             origin=origin_of(self._db, process.process_definition_id),
         )
+
+    def _project_of(self, definition_id: int) -> int | None:
+        found = self._db.definitions.get(definition_id)
+        return None if found is None else found.project_id
 
     def _ancestors(self, process: ProcessRecord) -> tuple[int, ...]:
         found = [process.process_definition_id]

@@ -144,6 +144,10 @@ _DETAILS: Final = select(
     process_instance.c.execution_type,
     process_instance.c.start_time,
     process_instance.c.worker_group_id,
+    select(process_definition.c.project_id)
+    .where(process_definition.c.id == process_instance.c.process_definition_id)
+    .scalar_subquery()
+    .label("project_id"),
 ).where(process_instance.c.id == any_of("ids"))
 
 _PARENTS: Final = (
@@ -400,6 +404,7 @@ class Snapshots:
                 ),
                 start_time=details.start_time,
                 worker_group_id=details.worker_group_id,
+                project_id=details.project_id,
             )
         except ValueError as error:
             raise BadCommandError(f"process instance {row.id} can't be read: {error}") from error

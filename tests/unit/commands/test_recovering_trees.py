@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from common.model.commands import CommandType, child_command_type
 from common.model.instances import TaskRow
-from common.model.plans import ChildOf, Drop, Plan, SetIntent
+from common.model.plans import ChildOf, Drop, ParentSnapshot, Plan, SetIntent
 from common.model.states import ProcessState
 from tests.unit.commands.planning import a_definition, a_parent, about, planned, read, why
 from tests.unit.commands.recoveries import (
@@ -167,3 +168,28 @@ def test_a_child_is_treated_as_its_parent_was_t34(
     history: Sequence[str], has_child: bool, wanted: CommandType
 ) -> None:
     assert child_command_type(history, has_child=has_child) is wanted
+
+
+def test_x111_a_recovered_child_of_another_project_gets_only_values_that_it_declares() -> None:
+    of_parent = a_parent(
+        global_params='[{"prop": "part", "value": "$(id)"}]',
+        project_id=9,
+        shared=frozenset({3}),
+    )
+    command = read('{"ProcessInstanceId": 12}', command_type=int(FAILED), **OF_45)
+
+    def found(project_id: int | None, parent: ParentSnapshot, definition_id: int = 3) -> Plan:
+        child = an_instance(
+            ProcessState.FAILURE, a_task("a", BAD), shape="a", root_id=2, project_id=project_id
+        )
+        # The definition that the SUB_PROCESS task names now may be another one.
+        named = a_definition(id=definition_id, project_id=8)
+        return planned(command, named, instance=child, parent=parent)
+
+    assert values(restarted(found(8, of_parent))) == {}
+    assert values(restarted(found(9, of_parent))) == {"part": "$(id)"}
+    # The definition was deleted: the run keeps the parameters that it had.
+    assert restarted(found(None, of_parent)).global_params is None
+    unshared = replace(of_parent, shared=frozenset())
+    for definition_id in (3, 4):
+        assert "there is no process definition" in why(found(8, unshared, definition_id))

@@ -219,3 +219,75 @@ def test_a_sub_process_has_the_environment_of_its_parent_unless_it_is_given_one(
         None,
         "8",
     ]
+
+
+FOREIGN = {"project_id": 9, "shared": frozenset({3})}
+"""A parent of project 9, with which definition 3 of project 8 is shared."""
+
+
+def with_local(*local: dict[str, str]) -> str:
+    return json.dumps({"params": {"localParams": local}})
+
+
+def test_x111_a_child_of_another_project_gets_only_values_that_it_declares() -> None:
+    child = a_definition(project_id=8, global_params='[{"prop": "day", "value": "1"}]')
+    above = {
+        "global_params": '[{"prop": "part", "value": "$(id)"}, {"prop": "day", "value": "9"}]',
+        "input_pool": '[{"prop": "PATH", "value": "/tmp/of-another"}]',
+        "task_json": with_local(
+            {"prop": "day", "value": "2026-01-31"}, {"prop": "more", "value": "x"}
+        ),
+    }
+    found = json.loads(begun_child(child, **above, **FOREIGN).global_params)
+    assert {each["prop"]: each["value"] for each in found} == {"day": "2026-01-31"}
+    own = json.loads(begun_child(child, **above, project_id=8).global_params)
+    assert {each["prop"] for each in own} == {"day", "part", "PATH", "more"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "$(id)",
+        "`id`",
+        "a b",
+        "a;b",
+        "a\nb",
+        "'",
+        '"',
+        "${x}",
+        "x$",
+        "a=b",
+        "*",
+        "<(id)",
+        "#",
+        "a\\",
+    ],
+)
+def test_x111_a_value_for_a_child_of_another_project_is_no_code(value: str) -> None:
+    child = a_definition(project_id=8, global_params='[{"prop": "day", "value": "1"}]')
+    refusals = {
+        why(
+            planned(
+                read(LINE, **OF_TASK_45),
+                child,
+                parent=a_parent(task_json=with_local({"prop": name, "value": value}), **FOREIGN),
+            )
+        ).replace(repr(name), "…")
+        # The answer does not show which names the child declares.
+        for name in ("day", "undeclared")
+    }
+    (refused,) = refusals
+    assert refused.startswith(
+        "the value of … in task 'sub' can't go to a definition of another project:"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "2026-01-31", "2026-01-31 06:00:00", "s3a://raw/2026/01", "a,b", "-1.5", "é_1", "100%"],
+)
+def test_x111_plain_values_reach_a_child_of_another_project(value: str) -> None:
+    child = a_definition(project_id=8, global_params='[{"prop": "day", "value": ""}]')
+    local = with_local({"prop": "day", "value": value})
+    found = json.loads(begun_child(child, task_json=local, **FOREIGN).global_params)
+    assert [each["value"] for each in found] == [value]
