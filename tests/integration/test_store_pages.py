@@ -209,3 +209,35 @@ def test_why_counts_the_queue_and_does_not_read_it(made: Engine) -> None:
     assert ahead[0] >= MANY
     # The attempts of the run, and the holders of its pools.
     assert max(fetched) <= 20
+
+
+def test_x112_commands_that_take_long_to_plan_delay_those_of_another_project_by_one_batch(
+    emptied_url: str,
+) -> None:
+    """The time of a batch is over with its first command, so a batch contains one command."""
+    made = engine(emptied_url)
+    with made.begin() as db:
+        db.exec_driver_sql(
+            "INSERT INTO t_ds_process_definition (id, name, project_id)"
+            " VALUES (1, 'slow', 1), (2, 'other', 2), (3, 'third', 3)"
+        )
+        db.exec_driver_sql(
+            "INSERT INTO t_ds_command (id, command_type, process_definition_id)"
+            " VALUES (1, 0, 1), (2, 0, 1), (3, 0, 1), (4, 0, 3), (5, 0, 3), (6, 0, 2)"
+        )
+    store = PostgresCommandStore(made, batch_seconds=0)
+
+    def take() -> list[int]:
+        taken = store.take(
+            node=MASTER,
+            limit=50,
+            room=50,
+            spare=50,
+            live_masters=lambda: frozenset({MASTER}),
+            planner=lambda *_: Drop(reason="only the choice matters"),
+            now=NOON,
+        )
+        return [each.command_id for each in taken.handled]
+
+    assert [take() for _ in range(7)] == [[1], [6], [4], [2], [5], [3], []]
+    made.dispose()

@@ -233,6 +233,7 @@ class ClaimLoop:
             return gathering
         # From here until the rows have answered, nobody else will offer or claim these.
         self._remember(wanted, node)
+        self._shares.served(wanted)
         answer = self._queue.take_soon(wanted, node)
         taken = frozenset(wanted)
         if answer is None:
@@ -410,8 +411,9 @@ class ClaimLoop:
     ) -> tuple[QueueEntry, ...]:
         found: list[QueueEntry] = []
         live, empty, complement = room.live, room.empty, room.complement
-        admission = self._shares.admission(entries, most=min(self._batch, live))
-        for entry in entries:
+        most = min(self._batch, live)
+        admission = self._shares.admission(entries, most=most)
+        for entry in self._shares.in_turns(entries, most=most):
             if len(found) == self._batch or live <= 0:
                 break
             if entry.yields and (empty <= 0 or complement <= 0):

@@ -1,5 +1,6 @@
 """Keeps one project from taking all slots of a worker, while other projects could have tasks.
 
+If more entries wait than a batch takes, the projects have turns.
 The rule is `common.model.slot_share`. The projects of attempts are queried only while one more
 attempt could exceed the share of some project, and the answers are kept. Whether there are several
 projects is queried at most once a second. Used by the claim loop, on its thread.
@@ -8,9 +9,9 @@ projects is queried at most once a second. Used by the claim loop, on its thread
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Final
 
 from common.clock import Clock
@@ -111,6 +112,34 @@ class TaskShares:
             kept=_KEPT,
         )
         self._projects: dict[int, int] = {}
+        self._served_last = 0
+
+    def in_turns(self, entries: Sequence[QueueEntry], *, most: int) -> Iterable[QueueEntry]:
+        """Order a batch of at most `most` entries so that the projects have turns.
+
+        The order within a project stays. The first turn is of the project behind the one that was
+        served last. Without this order, short tasks of one project could hold up all later ones of
+        others, because the project never holds its share of the slots.
+        """
+        if len(entries) <= most or self._percent == NO_LIMIT or not self._several():
+            return entries
+        self._forget(entries, self._attempts.running())
+        self._query([entry.task_instance_id for entry in entries])
+        lanes: dict[int, list[QueueEntry]] = {}
+        for entry in entries:
+            project = self._projects.get(entry.task_instance_id, 0)
+            lanes.setdefault(project, []).append(entry)
+        if len(lanes) == 1:
+            return entries
+        order = sorted(lanes, key=lambda project: (project <= self._served_last, project))
+        rounds = zip_longest(*(lanes[project] for project in order))
+        return (entry for each in rounds for entry in each if entry is not None)
+
+    def served(self, entries: Sequence[QueueEntry]) -> None:
+        """Note the project that has had the last turn."""
+        if entries:
+            last = entries[-1].task_instance_id
+            self._served_last = self._projects.get(last, self._served_last)
 
     def admission(self, entries: Sequence[QueueEntry], *, most: int) -> Admission | Headroom | None:
         """Return the decisions on a batch of at most `most` entries; None if all are allowed."""
@@ -159,8 +188,10 @@ class TaskShares:
 
     def _query(self, ids: Collection[int]) -> None:
         unknown = [each for each in ids if each not in self._projects]
-        if unknown:
-            self._projects.update(self._store.projects(unknown))
+        for first in range(0, len(unknown), _QUERIED_AT_ONCE):
+            some = unknown[first : first + _QUERIED_AT_ONCE]
+            # An entry without a row is queried once.
+            self._projects |= {**dict.fromkeys(some, 0), **self._store.projects(some)}
 
     def _forget(self, entries: Sequence[QueueEntry], running: frozenset[int]) -> None:
         """Forget attempts that have ended, now and then."""

@@ -7,12 +7,13 @@ commands that one `take` has locked. Used by the command loop of a master.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias, assert_never
+from time import monotonic
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from sqlalchemy import (
     Connection,
@@ -103,6 +104,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 PARAM_LIMIT_BYTES: Final = 1_000_000
+BATCH_SECONDS: Final = 0.25
+"""The time for which the commands of a batch are read, and for which they are planned."""
 
 
 def understand(row: CommandRow, *, param_limit_bytes: int) -> Command | Reject:
@@ -149,6 +152,8 @@ _MOVE_TO_ERRORS: Final = insert(error_command).from_select(
 )
 
 _BeginAll: TypeAlias = Callable[[Connection, Beginner, Begins], Begun]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +207,10 @@ class PostgresCommandStore(CommandStore):
         param_limit_bytes: int = PARAM_LIMIT_BYTES,
         hint_to: HintTarget = no_hint,
         most_sub_processes: int = MOST_SUB_PROCESSES,
+        batch_seconds: float = BATCH_SECONDS,
     ) -> None:
         self._engine = engine
+        self._batch_seconds = batch_seconds
         self._most_sub_processes = most_sub_processes
         self._hint_to = hint_to
         self._param_limit_bytes = param_limit_bytes
@@ -273,7 +280,7 @@ class PostgresCommandStore(CommandStore):
             if share is not None:
                 left = share.live.copy()
                 found_now = [seen for seen in found_now if left.take(seen.row.project_id)]
-            for seen in found_now:
+            for seen in self._in_time(found_now):
                 found = understand(seen.row, param_limit_bytes=param_limit)
                 if isinstance(found, Reject) or not is_plain(found):
                     return None
@@ -296,6 +303,7 @@ class PostgresCommandStore(CommandStore):
         return None
 
     def _take(self, taker: _Taker, bounds: _Bounds) -> Taken:
+        served_before = dict(self._served.last)
         with transaction(self._engine) as db:
             rows = lock_waiting(
                 db,
@@ -307,16 +315,19 @@ class PostgresCommandStore(CommandStore):
                 served=self._served,
             )
             batch = [
-                (row.id, understand(row, param_limit_bytes=self._param_limit_bytes)) for row in rows
+                (row.id, understand(row, param_limit_bytes=self._param_limit_bytes))
+                for row in self._in_time(rows)
             ]
             readable = [found for _, found in batch if isinstance(found, Command)]
             snapshots = Snapshots(db, readable, live_masters=taker.live_masters)
             plans: dict[int, Plan] = {}
-            for command_id, found in batch:
+            for command_id, found in self._in_time(batch):
                 if isinstance(found, Reject):
                     plans[command_id] = found
                 elif not snapshots.is_busy(found):
                     plans[command_id] = _plan(found, partial(snapshots.of, found), taker)
+            self._served.last = served_before
+            self._served.note(row for row in rows if row.id in plans)
             parents = {
                 row.id: row.parent_task_instance_id
                 for row in rows
@@ -329,6 +340,18 @@ class PostgresCommandStore(CommandStore):
                 serial=_serial_definitions(plans, snapshots),
             )
             return _carry_out(db, work, taker)
+
+    def _in_time(self, items: Sequence[_T]) -> Iterator[_T]:
+        """Yield items until the time of the batch is over, and at least one.
+
+        The order of a batch alternates between projects. So commands of one project that take long
+        to plan delay those of another by a short batch only.
+        """
+        until = monotonic() + self._batch_seconds
+        for each in items:
+            yield each
+            if monotonic() >= until:
+                return
 
     def projects(self, process_instance_ids: Collection[int]) -> dict[int, int]:
         return projects_of_runs(self._engine, process_instance_ids)
