@@ -154,6 +154,9 @@ def check_server(connection: socket.socket, account: int, server: str) -> None:
     Raises `ConnectionRefusedError`. `server` is the name of the expected program.
     """
     found = server_account(connection)
+    if found is None:
+        # A table that changes while it is read may lack an entry.
+        found = server_account(connection)
     if found != account:
         whose = "another account" if found is None else f"account number {found}"
         raise ConnectionRefusedError(

@@ -53,6 +53,9 @@ class Started:
                 shutil.rmtree(self._directory, ignore_errors=True)
             from pyspark.java_gateway import launch_gateway
 
+            from worker.spark.jvm.own_connections import check_connections
+
+            check_connections()
             # It is how PySpark is told of a JVM; nobody who is started later needs to know.
             os.environ.update({_PORT: str(port), _SECRET: secret})
             try:

@@ -28,6 +28,7 @@ from py4j.java_gateway import java_import
 from py4j.protocol import Py4JJavaError
 
 from worker.spark.diagnosis.failures import explain
+from worker.spark.jvm.own_connections import check_connections
 from worker.spark.session.sessions import Place, tag_of
 from worker.spark.session.sharing import ISOLATED, OWN_LOADER
 
@@ -358,6 +359,7 @@ def _module(jvm: Any, name: str) -> Any:
 
 def _connected(port: int, secret: str, *, name: str = "") -> ClientServer:
     """Return a gateway; `name` is for the threads of the JVM that serve it."""
+    check_connections()
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
         python_parameters=PythonParameters(port=0, eager_load=False),
