@@ -104,6 +104,18 @@ def _create_new_connection() -> bool:
     return callable(JavaClient._create_new_connection)
 
 
+def _authenticate_connection() -> bool:
+    from py4j.clientserver import ClientServerConnection
+    from py4j.java_gateway import GatewayConnection
+
+    kinds = (ClientServerConnection, GatewayConnection)
+    return all(
+        list(inspect.signature(kind._authenticate_connection).parameters) == ["self"]
+        and "_authenticate_connection()" in inspect.getsource(kind)
+        for kind in kinds
+    )
+
+
 def _default_session() -> bool:
     from pyspark.sql.connect.session import SparkSession
 
@@ -165,6 +177,7 @@ ATTRIBUTES: dict[str, Callable[[], bool]] = {
     "_active_spark_context": _of_context("_active_spark_context"),
     "_initialize_context": _of_context("_initialize_context"),
     "_gateway_client": _gateway_client,
+    "_authenticate_connection": _authenticate_connection,
     "_create_new_connection": _create_new_connection,
     "_get_default_session": _default_session,
     "_options": _builder_options,

@@ -82,7 +82,7 @@ def gateway_client(port: int) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="listens as another account")
 @pytest.mark.usefixtures("_authentication")
 @pytest.mark.parametrize("connect", [client_server, gateway_client])
-def test_x114_another_account_at_the_port_of_a_jvm_gets_no_secret(
+def test_x119_another_account_at_the_port_of_a_jvm_gets_no_secret(
     connect: Callable[[int], None],
 ) -> None:
     check_connections()

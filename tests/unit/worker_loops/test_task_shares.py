@@ -58,7 +58,7 @@ def test_a_task_is_started_though_thousands_of_another_project_are_ahead_of_it()
     assert place.claim() == [greedy[0], late, *greedy[1:8], greedy[8]]
 
 
-def test_x113_short_tasks_of_a_project_do_not_hold_up_those_of_another() -> None:
+def test_x118_short_tasks_of_a_project_do_not_hold_up_those_of_another() -> None:
     """The short tasks end before the next claim, so their project never holds its share."""
     place = a_place(batch=3)
     other = place.run_of(2)
@@ -69,7 +69,7 @@ def test_x113_short_tasks_of_a_project_do_not_hold_up_those_of_another() -> None
     assert claimed_once(place)[3:] == [late[1], *short[2:4]]
 
 
-def test_x113_projects_have_turns_though_one_task_fits_at_a_time() -> None:
+def test_x118_projects_have_turns_though_one_task_fits_at_a_time() -> None:
     place = a_place(batch=1)
     other = place.run_of(2)
     short = [place.submit() for _ in range(4)]
