@@ -211,7 +211,7 @@ def test_why_counts_the_queue_and_does_not_read_it(made: Engine) -> None:
     assert max(fetched) <= 20
 
 
-def test_x112_commands_that_take_long_to_plan_delay_those_of_another_project_by_one_batch(
+def test_x120_commands_that_take_long_to_plan_delay_those_of_another_project_by_one_batch(
     emptied_url: str,
 ) -> None:
     """The time of a batch is over with its first command, so a batch contains one command."""
