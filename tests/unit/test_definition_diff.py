@@ -236,7 +236,7 @@ LINE_ENDS = ("\u2028", "\u2029", "\x0b", "\x0c", "\x85", "\x1c", "\x1d", "\x1e",
 
 
 @pytest.mark.parametrize("character", LINE_ENDS)
-def test_x110_lines_of_a_difference_end_where_those_of_the_program_end(character: str) -> None:
+def test_x121_lines_of_a_difference_end_where_those_of_the_program_end(character: str) -> None:
     program = f"echo start\n# usage:{character}: <<'DOC'\necho RAN\nDOC\necho end"
     found = difference(
         a_document("a", a=a_script("echo start")), a_document("a", a=a_script(program))
@@ -261,7 +261,7 @@ def test_x110_lines_of_a_difference_end_where_those_of_the_program_end(character
 
 
 @pytest.mark.parametrize("character", [*LINE_ENDS, "\u202e", "\u200b", "\u00a0", "\U000e0041"])
-def test_x110_a_hidden_character_in_the_place_of_a_line_end_is_shown(character: str) -> None:
+def test_x121_a_hidden_character_in_the_place_of_a_line_end_is_shown(character: str) -> None:
     before = a_script('# is it good?\ntest -n "$bad" || exit 1\necho LOADED')
     after = a_script(f'# is it good?{character}test -n "$bad" || exit 1\necho LOADED')
     ((change,),) = (
@@ -276,7 +276,7 @@ def test_x110_a_hidden_character_in_the_place_of_a_line_end_is_shown(character: 
     )
 
 
-def test_x110_a_line_with_a_hidden_character_is_shown_though_it_is_the_only_one() -> None:
+def test_x121_a_line_with_a_hidden_character_is_shown_though_it_is_the_only_one() -> None:
     found = difference(
         a_document("a", a=a_script("echo a")), a_document("a", a=a_script("echo \u202ea"))
     )
@@ -284,7 +284,7 @@ def test_x110_a_line_with_a_hidden_character_is_shown_though_it_is_the_only_one(
     assert change.lines[1:] == ("-echo a", "+echo <U+202E>a")
 
 
-def test_x110_letters_of_another_alphabet_that_look_alike_are_a_risk() -> None:
+def test_x121_letters_of_another_alphabet_that_look_alike_are_a_risk() -> None:
     found = difference(
         a_document("a", a=a_script("echo a")), a_document("a", a=a_script("ech\u043e данные"))
     )
