@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from common.clock import Clock
+from common.volumes import lack_of_room
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,6 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _PROBE_BYTES: Final = 64 * 1024
 _PROBE_SECONDS: Final = 10.0
-_GIB: Final = 1024**3
-_FEWEST_FILES: Final = 100
 
 Probe: TypeAlias = Callable[[Sequence[Path]], None]
 """Tries what a start needs. Raises `OSError` or `subprocess.SubprocessError` if it fails."""
@@ -49,7 +48,7 @@ class Fitness:
         `probe` tries a start, and `look` looks at a folder's volume.
         """
         self._folders = tuple(folders)
-        self._reserved_bytes = reserved_gb * _GIB
+        self._reserved_gb = reserved_gb
         self._clock = clock
         self._probe = probe or try_a_start
         self._look = look
@@ -122,16 +121,9 @@ class Fitness:
             about = self._look(folder)
         except OSError as error:
             return f"{folder} can't be looked at: {error.strerror}"
-        free = about.f_bavail * about.f_frsize
-        if free < self._reserved_bytes:
-            return (
-                f"{folder} has {free / _GIB:.2f} GiB free, less than worker.reserved_disk_gb"
-                f" ({self._reserved_bytes / _GIB:g}): remove files, or lower that"
-            )
-        # Some file systems make files as they are needed, and say 0.
-        if about.f_files and about.f_favail < _FEWEST_FILES:
-            return f"{folder} has room for {about.f_favail} more files: remove some"
-        return None
+        return lack_of_room(
+            folder, about, reserved_gb=self._reserved_gb, setting="worker.reserved_disk_gb"
+        )
 
 
 def try_a_start(folders: Sequence[Path]) -> None:

@@ -297,6 +297,8 @@ class ApiConfig:
     """Believe trusted_proxies about who asks (X-Forwarded-For), and answer what comes by https."""
     trusted_proxies: str = "127.0.0.1,::1"
     """Addresses and networks of the proxies, as 127.0.0.1,10.0.0.0/8."""
+    proxy_accounts: str = "www-data,nginx,caddy,haproxy"
+    """Accounts of proxies on this computer, names or numbers; root and the server's count too."""
     pool_size: Positive = 10
     """Connections to the database, of which plain reads have four, or half if that is fewer."""
     statement_timeout_seconds: Seconds = 5.0
@@ -313,6 +315,12 @@ class ApiConfig:
     """The same for a project's admin. Administrators and the database's owner have no limit."""
     gateway_port: Annotated[int, Ge(0), Le(65_535)] = 0
     """Takes workflows of pydolphinscheduler, whose own default is 25333. 0 is off."""
+    user_resource_files: Positive = 1000
+    """Resource files of one user, folders included; a call that would write more is refused."""
+    user_resource_mb: Positive = 256
+    """Size of a user's resource files; a call that would make it larger is refused."""
+    reserved_disk_gb: Annotated[float, Ge(0)] = 0.2
+    """With less free space no resource file is written; keep it above worker.reserved_disk_gb."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

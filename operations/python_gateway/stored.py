@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -19,7 +20,7 @@ from typing import Any, Final
 from common.clock import SystemClock
 from common.config import cluster_zone
 from common.errors import InvalidDefinitionError, NotFoundError
-from common.folders import USERS, closed_folder
+from common.folders import USERS
 from common.model.codes import code_in
 from common.model.rights import Action
 from common.model.states import ReleaseState, WarningType
@@ -36,6 +37,7 @@ from operations.definitions import definition_page, definition_with_code, import
 from operations.environments import environment_given
 from operations.errors import NameTakenError, UsageError
 from operations.projects import create_project, definition_in, find_project
+from operations.python_gateway.resource_files import limits_of, write_resource
 from operations.python_gateway.submissions import (
     Submission,
     datasources_in,
@@ -61,6 +63,8 @@ _KEY_FILE: Final = "resources.key"
 """In the home. Folders of users are named by it."""
 _LONGEST_PATH: Final = 200
 _SHOWN: Final = 20
+_WRITES: Final = threading.Lock()
+"""Held while a resource is written; other api-servers are kept out by a lock of the folder."""
 
 
 class StoredGateway:
@@ -102,10 +106,13 @@ class StoredGateway:
         """Write a file into the user's folder of the resources on this computer."""
         path = _relative(name)
         own = self._own(path)
-        with change(self._session, "resource.save", "resource", object_name=path) as made:
+        # Calls that wait for each other hold no connection to the database.
+        with _WRITES, change(self._session, "resource.save", "resource", object_name=path) as made:
             check_author(made.db, self._session.principal)
             made.detail = f"{len(content)} characters"
-            _write(self._resources, own, content)
+            write_resource(
+                self._resources, own, content, limits=limits_of(self._session.config.api)
+            )
         return Thing(fields={"id": own, "fullName": own, "fileName": path})
 
     def resource(self, name: str) -> str:
@@ -353,30 +360,3 @@ def _key(file: Path) -> bytes:
         with contextlib.suppress(FileExistsError):
             os.link(draft.name, file)
     return bytes.fromhex(file.read_text(encoding="ascii"))
-
-
-def _write(resources: Path, path: str, content: str) -> None:
-    """Put a file in place at once; no part of its path may be a link."""
-    closed_folder(resources / USERS)
-    folder = os.open(resources, os.O_RDONLY | os.O_DIRECTORY)
-    *parents, name = path.split("/")
-    try:
-        for each in parents:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(each, dir_fd=folder)
-            inner = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        whole = f".{name[:100]}.{new_code()}"
-        file = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
-        try:
-            with os.fdopen(file, "wb") as opened:
-                opened.write(content.encode("utf-8", "replace"))
-            os.rename(whole, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            os.unlink(whole, dir_fd=folder)
-            raise
-    except OSError as error:
-        raise UsageError("name", f"{path!r:.100} can't be written: {error.strerror}") from error
-    finally:
-        os.close(folder)

@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -480,6 +481,17 @@ def test_resources_of_a_user_are_files_of_that_user_alone(stage: Stage) -> None:
     assert [each.name for each in folder.iterdir()] == ["lib"]
     assert list(outside.iterdir()) == []
     assert sorted(each.name for each in stage.config.home.rglob("*.py")) == ["main.py"]
+
+
+def test_x116_a_resource_beyond_the_limits_is_refused_with_the_limit(stage: Stage) -> None:
+    api = replace(stage.config.api, user_resource_files=2)
+    object.__setattr__(stage.config, "api", api)
+    entry = stage.an_author()
+    for name in ("one", "two", "one"):
+        entry.createOrUpdateResource(USER, name, "print(1)")
+    with pytest.raises(Py4JError, match=r"api\.user_resource_files allows 2"):
+        entry.createOrUpdateResource(USER, "three", "print(1)")
+    assert ("ada", "resource.save", "refused") in stage.audited()
 
 
 @pytest.mark.parametrize("token", [None, "", "jwUDzpLsNKEFER4*a8gruBH_GsAurNxU7A@Xc", "of_x"])
