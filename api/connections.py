@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from api.corked import CorkedTransport
+from api.peers import PEER, PeerAccount
 
 # uvicorn warns of each broken request: a flood of them would fill the log.
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -163,6 +164,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register a new connection, or refuse it with an answer."""
         super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+        if self.client is not None and self.server is not None:
+            host, port = self.server
+            self.app_state[PEER] = PeerAccount(self.client, (host, port or 0))
         self.since = self.loop.time()
         self._reads: Stage | None = None
         self._head_size = self._header_count = self._body_size = self._discarded = 0

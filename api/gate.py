@@ -12,6 +12,7 @@ from fastapi import Request, Response
 
 from api.browsers import reads_page
 from api.marking import marked
+from api.peers import PEER, PeerAccount
 from api.problems import TooManyError, on_scheduler_error, problem
 from api.reach import NotThroughProxyError, Reach
 
@@ -110,19 +111,30 @@ def _fault(scope: Scope) -> tuple[str, str] | None:
         return "too-large", marked("the body has more than 10 MB")
     if reach.proxies is not None:
         peer = scope.get("client")
+        # Without these lines the request is one of a program on this computer.
+        forwarded = _lines(scope, b"x-forwarded-for") if _may_forward(scope, reach) else []
         try:
             client = reach.client_of(
                 None if peer is None else peer[0],
-                _lines(scope, b"x-forwarded-for"),
+                forwarded,
                 _lines(scope, b"x-forwarded-proto"),
             )
         except NotThroughProxyError as error:
             return "forbidden", str(error)
-        if peer is not None and reach.is_proxy(peer[0]) and _lines(scope, b"x-forwarded-for"):
+        if peer is not None and reach.is_proxy(peer[0]) and forwarded:
             scope["scheme"] = "https"  # `client_of` requires HTTPS to the proxy or to us.
             scope["state"]["proxied"] = True
         scope["client"] = None if client is None else (client, 0)
     return None
+
+
+def _may_forward(scope: Scope, reach: Reach) -> bool:
+    """Return False for a program on this computer whose account is not a proxy's."""
+    peer, own = scope.get("client"), scope.get("server")
+    if peer is None or own is None or not reach.is_proxy(peer[0]):
+        return True  # `client_of` believes no headers of such a peer.
+    known: PeerAccount = scope["state"].get(PEER) or PeerAccount(tuple(peer), tuple(own))
+    return not known.is_local or known.uid in reach.proxy_uids
 
 
 def _lines(scope: Scope, name: bytes) -> list[str]:

@@ -3,11 +3,14 @@
 `reach_of` refuses settings by which a token or a password would cross a network in the clear. Who
 asks is told by the connection, unless it is a trusted proxy's: then by what that has added to
 `X-Forwarded-For`, read from the end, so that what a client writes there itself counts for nothing.
+A program on this computer is a proxy by its account too (`proxy_uids`), which `api.gate` checks.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import pwd
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _MOST_HOPS: Final = 50
+_USUAL_PROXIES: Final = frozenset(ApiConfig().proxy_accounts.split(","))
+"""Accounts of the default, which may be missing."""
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z_.-]+)(?::[0-9]{1,5})?")
 
 
@@ -38,6 +43,8 @@ class Reach:
     """The host and port of `api.url`, of which pages are ours whatever `Host` a proxy sends."""
     proxies: tuple[Network, ...] | None = None
     """None believes no header."""
+    proxy_uids: frozenset[int] = frozenset()
+    """The accounts of proxies on this computer. Headers of its other programs are ignored."""
     tls: bool = False
 
     def is_own(self, hosts: Sequence[str]) -> bool:
@@ -119,7 +126,13 @@ def reach_of(settings: ApiConfig) -> Reach:
             )
         if not _is_any(host):
             names.add(_name(host))
-    return Reach(names=_LOOPBACK | names, origin=origin, proxies=proxies, tls=tls)
+    return Reach(
+        names=_LOOPBACK | names,
+        origin=origin,
+        proxies=proxies,
+        proxy_uids=frozenset() if proxies is None else _uids(settings.proxy_accounts),
+        tls=tls,
+    )
 
 
 def _has_tls(settings: ApiConfig) -> bool:
@@ -142,6 +155,24 @@ def _networks(text: str) -> tuple[Network, ...]:
                 " 127.0.0.1,10.0.0.0/8"
             ) from error
     return tuple(found)
+
+
+def _uids(text: str) -> frozenset[int]:
+    """Return the numbers of the named accounts, of root and of this server."""
+    found = {0, os.geteuid()}
+    for each in filter(None, (each.strip() for each in text.split(","))):
+        if each.isascii() and each.isdigit():
+            found.add(int(each))
+            continue
+        try:
+            found.add(pwd.getpwnam(each).pw_uid)
+        except (KeyError, ValueError) as error:
+            if each not in _USUAL_PROXIES:
+                raise ConfigurationError(
+                    f"api.proxy_accounts: this computer does not have the account {each!r:.100};"
+                    " the setting is like nginx,101"
+                ) from error
+    return frozenset(found)
 
 
 def _origin(url: str) -> tuple[str, str]:

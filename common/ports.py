@@ -12,6 +12,7 @@ process of the server (`check_server`, `is_of`).
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import time
@@ -25,7 +26,7 @@ from typing import Final
 from common.clock import SystemClock
 from common.errors import ConfigurationError
 from common.port_marks import PortMarks
-from common.socket_table import LISTENS, as_written, rows
+from common.socket_table import LISTENS, Row, as_written, rows
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -173,17 +174,44 @@ def server_account(connection: socket.socket) -> int | None:
     may listen, accept the connection and close its listener, so the listener alone proves nothing.
     """
     address, port = connection.getpeername()[:2]
-    server = as_written(address)
     own, own_port = connection.getsockname()[:2]
-    wanted = (server, port, as_written(own), own_port)
-    for row in rows():
-        if row[:4] == wanted:
-            if row.inode != 0:
-                return row.uid
-            # Without an inode no program has accepted it yet, so the listener still has it.
-            listener = _listener_at(server, port)
-            return None if listener is None else listener.uid
-    return None
+    found = _end(address, port, own, own_port)
+    if found is None or found.inode != 0:
+        return None if found is None else found.uid
+    # Without an inode no program has accepted it yet, so the listener still has it.
+    listener = _listener_at(as_written(address), port)
+    return None if listener is None else listener.uid
+
+
+def client_account(client: tuple[str, int], own: tuple[str, int]) -> int | None:
+    """Return the account of the program that opened a connection to a server of this computer.
+
+    `client` and `own` are the addresses of the two ends. None if the program has closed its end, or
+    if the table does not show it, for example because the client is on another computer.
+    """
+    found = _end(*client, *own)
+    # The table shows a closed end as one of root, without an inode.
+    return None if found is None or found.inode == 0 else found.uid
+
+
+def is_own_address(address: str) -> bool:
+    """Return True for an address of this computer, of which its programs can connect."""
+    found = ipaddress.ip_address(address)
+    if found.is_loopback:
+        return True
+    with socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            # Anything else, such as a lack of ports, proves nothing.
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
+
+
+def _end(address: str, port: int, other: str, other_port: int) -> Row | None:
+    """Return the socket of the first end of a connection."""
+    wanted = (as_written(address), port, as_written(other), other_port)
+    return next((row for row in rows() if row[:4] == wanted), None)
 
 
 def _listener_at(address: str, port: int) -> Listener | None:

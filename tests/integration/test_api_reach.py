@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from contextlib import ExitStack
@@ -140,6 +141,43 @@ def test_a_proxy_that_is_trusted_tells_who_asks_and_no_other_does(
     address = "203.0.113.9"
     answers = [log_in(address).status_code for _ in range(6)]
     assert answers == [401] * 5 + [429]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="connects as another account")
+def test_x117_a_task_on_the_computer_of_the_proxy_is_no_proxy(
+    app: FastAPI, client: TestClient, config: Config, admin: dict[str, str]
+) -> None:
+    settings = replace(config.api, port=free_port(), behind_proxy=True)
+    app.state.reach = reach_of(settings)
+    server = _HttpServer(app, settings)
+    server.start()
+    begun = Event()
+    while not server._server.started:
+        assert server._thread.is_alive()
+        begun.wait(0.01)
+    lines = (
+        f"GET {BASE}/me HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: {admin['Authorization']}",
+        "X-Forwarded-For: 203.0.113.7",
+        "X-Forwarded-Proto: http",
+        "Connection: close",
+    )
+    try:
+        # A proxy that was not called by https is refused. Headers of other accounts are ignored.
+        for account, status in ((0, b"403"), (65534, b"200")):
+            os.seteuid(account)
+            try:
+                made = socket.socket()
+            finally:
+                os.seteuid(0)
+            with made:
+                made.settimeout(20)
+                made.connect(("127.0.0.1", settings.port))
+                made.sendall("\r\n".join((*lines, "", "")).encode())
+                assert made.recv(12) == b"HTTP/1.1 " + status
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("is_proxied", [False, True])

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from api.gate import _fault
 from api.reach import NotThroughProxyError, Reach, reach_of
 from common.config import ApiConfig
 from common.errors import ConfigurationError
@@ -57,6 +65,7 @@ def test_an_address_that_others_reach_takes_tls_or_a_proxy(host: str, tls: ApiCo
         ({"behind_proxy": True, "trusted_proxies": " "}, r"set api\.trusted_proxies"),
         ({"behind_proxy": True, "trusted_proxies": "proxy.example"}, "no network"),
         ({"behind_proxy": True, "trusted_proxies": "10.0.0.1/8"}, "no network"),
+        ({"behind_proxy": True, "proxy_accounts": "nginx, nobody-here"}, "account 'nobody-here'"),
         ({"tls_cert_file": "/x"}, "go together"),
         ({"tls_cert_file": "/x", "tls_key_file": "/nonexistent"}, "no certificate and its key"),
     ],
@@ -115,6 +124,68 @@ def test_who_asks_is_what_the_last_trusted_proxy_saw(
 ) -> None:
     reach = reach_of(ApiConfig(behind_proxy=True, trusted_proxies="10.0.0.0/8"))
     assert reach.client_of(peer, forwarded, ["https"]) == client
+
+
+@contextmanager
+def connected(uid: int, place: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[dict[str, Any]]:
+    """Yield the scope of a request with headers of a proxy, which an account has sent."""
+    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+    with socket.create_server(place, family=family, dualstack_ipv6=place[0] == "::") as server:
+        os.seteuid(uid)  # The kernel notes the account that opens a socket.
+        try:
+            client = socket.socket(socket.AF_INET6 if place[0] == "::1" else socket.AF_INET)
+        finally:
+            os.seteuid(0)
+        client.connect(("127.0.0.1" if place[0] == "::" else place[0], server.getsockname()[1]))
+        with client, server.accept()[0] as accepted:
+            yield {
+                "client": accepted.getpeername()[:2],
+                "server": accepted.getsockname()[:2],
+                "scheme": "http",
+                "state": {},
+                "headers": [
+                    (b"host", b"localhost"),
+                    (b"x-forwarded-for", b"203.0.113.7"),
+                    (b"x-forwarded-proto", b"https"),
+                ],
+                "socket": client,
+            }
+
+
+def passed(scope: dict[str, Any], **settings: Any) -> tuple[str, str]:
+    """Return the address and the scheme that a request gets by its gate."""
+    trusted = "127.0.0.0/8,::1"
+    reach = reach_of(ApiConfig(behind_proxy=True, trusted_proxies=trusted, **settings))
+    scope["app"] = SimpleNamespace(state=SimpleNamespace(reach=reach))
+    assert _fault(scope) is None
+    return scope["client"][0], scope["scheme"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="connects as another account")
+@pytest.mark.parametrize("place", ["127.0.0.1", "127.0.0.2", "::1", "::"])
+def test_x117_a_program_of_another_account_on_this_computer_is_no_proxy(place: str) -> None:
+    with connected(65534, (place, 0)) as scope:
+        own = scope["client"][0]
+        assert passed(scope) == (own, "http")
+        assert "proxied" not in scope["state"]
+    with connected(0, (place, 0)) as scope:
+        assert passed(scope) == ("203.0.113.7", "https")
+    with connected(65534, (place, 0)) as scope:
+        assert passed(scope, proxy_accounts="65534") == ("203.0.113.7", "https")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="connects as another account")
+def test_x117_a_program_that_has_closed_its_end_is_no_proxy() -> None:
+    # The kernel shows what is left of such a connection as one of root.
+    with connected(65534) as scope:
+        scope["socket"].close()
+        assert passed(scope) == ("127.0.0.1", "http")
+
+
+def test_the_usual_accounts_of_proxies_may_be_missing_and_others_are_names_or_numbers() -> None:
+    assert {0, os.geteuid()} <= reach_of(ApiConfig(behind_proxy=True)).proxy_uids
+    reach = reach_of(ApiConfig(behind_proxy=True, proxy_accounts="nginx, 4711, nobody"))
+    assert {4711, pwd.getpwnam("nobody").pw_uid} <= reach.proxy_uids
 
 
 def test_what_comes_by_another_way_or_in_the_clear_is_refused(tls: ApiConfig) -> None:
