@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from common.clock import SystemClock
@@ -37,6 +37,11 @@ _SKEW_WARNING = timedelta(seconds=1)
 _SKEW_FAILURE = timedelta(seconds=10)
 _BACKLOG_AGE = timedelta(seconds=10)
 _START = "bin/orcaflow-daemon.sh start standalone-server"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_QUOTAS: Final = frozenset(
+    ("quota", "usrquota", "usrjquota", "uquota", "prjquota", "pquota", "grpquota", "grpjquota")
+)
+"""Options of mounts that limit accounts or folders."""
 _clock = SystemClock()
 
 
@@ -67,6 +72,7 @@ def findings() -> list[Finding]:
         return [*found, _failed("configuration", str(error), "mend the settings that are named")]
     found.append(_ok("configuration", f"ORCAFLOW_HOME is {config.home}"))
     found += [_java(), _spark_submit(config), _shell(config), _disk(config)]
+    found += volume_findings(config)
     found += yarn_findings(config.spark, os.environ)
     found += database_findings(config)
     found += _zookeeper(config)
@@ -143,9 +149,7 @@ def _shell(config: Config) -> Finding:
 
 
 def _disk(config: Config) -> Finding:
-    folder = config.home
-    while not folder.exists():
-        folder = folder.parent
+    folder = _existing(config.home)
     if not os.access(folder, os.W_OK | os.X_OK):
         return _failed(
             "disk",
@@ -157,6 +161,44 @@ def _disk(config: Config) -> Finding:
     if free_gb < _LEAST_FREE_GB:
         return _failed("disk", detail, "make room, or choose another ORCAFLOW_HOME")
     return _ok("disk", detail)
+
+
+def volume_findings(config: Config, *, mounts: Path = _MOUNTS) -> Iterator[Finding]:
+    """Yield whether a tenant's task can fill the volume of the embedded PostgreSQL."""
+    if config.worker.tenant_mode != "tenant" or config.database.url:
+        return
+    number = _existing(config.home).stat().st_dev
+    if _existing(config.data_dir).stat().st_dev != number:
+        yield _ok("volumes", "tasks' data and the embedded PostgreSQL have different volumes")
+        return
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    device = f"{os.major(number)}:{os.minor(number)}"
+    options = {
+        option
+        for fields in map(str.split, lines)
+        if fields[2:3] == [device]
+        for option in fields[-1].split(",")
+    }
+    if any(each.partition("=")[0] in _QUOTAS for each in options):
+        yield _ok("volumes", "the volume of the embedded PostgreSQL has quotas")
+    else:
+        yield _warning(
+            "volumes",
+            f"a task can fill the volume of {config.home}, which the embedded PostgreSQL shares"
+            " without quotas",
+            "set quotas of the tenants' accounts, or use another volume for worker.data_dir or a"
+            " PostgreSQL of your own (docs/operations.md)",
+        )
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the nearest of its parents that exists."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
 
 
 def _secrets(config: Config, *, has_encrypted: bool) -> Finding:
