@@ -149,6 +149,12 @@ def test_x117_a_task_on_the_computer_of_the_proxy_is_no_proxy(
 ) -> None:
     settings = replace(config.api, port=free_port(), behind_proxy=True)
     app.state.reach = reach_of(settings)
+    own = socket.socket()
+    os.seteuid(65534)  # All threads change with it, so the server is started later.
+    try:
+        foreign = socket.socket()
+    finally:
+        os.seteuid(0)
     server = _HttpServer(app, settings)
     server.start()
     begun = Event()
@@ -165,12 +171,7 @@ def test_x117_a_task_on_the_computer_of_the_proxy_is_no_proxy(
     )
     try:
         # A proxy that was not called by https is refused. Headers of other accounts are ignored.
-        for account, status in ((0, b"403"), (65534, b"200")):
-            os.seteuid(account)
-            try:
-                made = socket.socket()
-            finally:
-                os.seteuid(0)
+        for made, status in ((own, b"403"), (foreign, b"200")):
             with made:
                 made.settimeout(20)
                 made.connect(("127.0.0.1", settings.port))
