@@ -7,15 +7,25 @@ makes it) they start all the same.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+from typing import Final
 
 from worker.spark.jvm import cds_archive
 from worker.spark.jvm.installation import home_of_spark
 from worker.spark.jvm.java_command import NoSparkError, java_of
 
-LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+LIGHT: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The options of a JVM that a worker starts, which adds the archive itself."""
+PROFILE: Final = {
+    "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
+        {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": LIGHT}
+    ),
+    # A JVM starts slowly beside others.
+    "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
+}
+"""Settings of a private cluster whose servers and drivers live for a few tests."""
 
 
 def flags() -> str:

@@ -6,7 +6,6 @@ it, `<!-- file: NAME -->`; a command that does not end with 0 says so, `# exit c
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -190,14 +189,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         "MASTER__PORT": str(master),
         "WORKER__PORT": str(worker),
         # A server of Spark lives as long as a page.
-        "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
-            {
-                "spark.sql.shuffle.partitions": "2",
-                "spark.driver.extraJavaOptions": light_jvm.LIGHT,
-            }
-        ),
-        # A JVM starts slowly beside others.
-        "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
+        **light_jvm.PROFILE,
     }
     with private_cluster(home, **settings) as cluster:
         place = tmp_path / "checkout"

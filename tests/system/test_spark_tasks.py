@@ -6,7 +6,6 @@ processes that they were.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -242,14 +241,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         "SPARK__PROFILES__DEFAULT__DRIVER_MEMORY": "512m",
         # Else many tasks at once would start a second one.
         "SPARK__PROFILES__DEFAULT__MAX_SERVERS": "1",
-        # A JVM starts slowly beside others.
-        "SPARK__PROFILES__DEFAULT__START_TIMEOUT_SECONDS": "240",
-        "SPARK__PROFILES__DEFAULT__CONF": json.dumps(
-            {
-                "spark.sql.shuffle.partitions": "2",
-                "spark.driver.extraJavaOptions": light_jvm.LIGHT,
-            }
-        ),
+        **light_jvm.PROFILE,
         "SPARK__PROFILES__UNREACHABLE__MASTER": "spark://127.0.0.1:1",
         "SPARK__PROFILES__UNREACHABLE__START_TIMEOUT_SECONDS": "8",
         "SPARK__PROFILES__MISSING__JARS": "/no/such/driver.jar",

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from operations.daemons import Kind
+from tests import light_jvm
 from tests.mock_kafka import Broker, a_broker
 from tests.system.cluster import PrivateCluster, private_cluster, task_processes, until
 from tests.unit.stream_specs import SMALL
@@ -31,6 +32,7 @@ SESSION_SECONDS = 8
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
     home = tmp_path_factory.mktemp("streams")
     settings = {
+        **light_jvm.PROFILE,
         "ZOOKEEPER__SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
         "WORKER__KILL_GRACE_SECONDS": "5",
     }

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from operations.daemons import Kind
+from tests import light_jvm
 from tests.integration.topology_people import kept
 from tests.system.cluster import PrivateCluster, private_cluster, task_processes, until
 
@@ -86,6 +87,7 @@ def topology():
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
     settings = {
+        **light_jvm.PROFILE,
         "ZOOKEEPER__SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
         "WORKER__KILL_GRACE_SECONDS": "5",
         "WORKER__LOG_LIMIT_BYTES": str(LOG_LIMIT),
