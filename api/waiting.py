@@ -39,7 +39,7 @@ def await_some(read: Callable[[], Result], seconds: float) -> Result:
             left = until - clock.monotonic()
             if left <= 0:
                 break
-            # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+            # No notification reports a refused command, so the tables are queried.
             time.sleep(min(pause, left))
             pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
     return found

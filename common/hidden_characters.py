@@ -2,7 +2,7 @@
 
 A shell ends lines at `\\n` alone, and Python at `\\n` and `\\r`. Browsers, terminals and
 `str.splitlines` break lines at more characters. Format characters, such as marks of the writing
-direction, have no form of their own or change the order of others. See Unicode's report TR36.
+direction, are invisible or change the order of other characters. See Unicode's report TR36.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def lack_of_room(
             f"{folder} has {free / _GIB:.2f} GiB free, less than {setting}"
             f" ({reserved_gb:g}): remove files, or lower that"
         )
-    # Some file systems make files as they are needed, and say 0.
+    # Some file systems create inodes on demand, and report 0.
     if about.f_files and about.f_favail < _FEWEST_FILES:
         return f"{folder} has room for {about.f_favail} more files: remove some"
     return None

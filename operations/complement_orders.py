@@ -1,8 +1,7 @@
 """Refuses complements that would never end because of the order of their dates.
 
 A definition that waits for its run of yesterday can be complemented in ascending order only.
-The rule is that of `common.complement_order`; the runs that exist and the sub processes are read
-here.
+`common.complement_order` has the rule. This module reads the existing runs and the sub processes.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -581,3 +582,8 @@ def a_wait(db: Engine, definition: int, foreign: int) -> tuple[int, tuple[int, .
             )
         )
     return run, (pooled, item, child, begun)
+
+
+def is_named(name: str, text: str) -> bool:
+    """Return True if a text contains a name that is not a part of a number, such as of a moment."""
+    return re.search(rf"(?<!\d){re.escape(name)}(?!\d)", text) is not None

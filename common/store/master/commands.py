@@ -344,8 +344,8 @@ class PostgresCommandStore(CommandStore):
     def _in_time(self, items: Sequence[_T]) -> Iterator[_T]:
         """Yield items until the time of the batch is over, and at least one.
 
-        The order of a batch alternates between projects. So commands of one project that take long
-        to plan delay those of another by a short batch only.
+        The order of a batch alternates between projects. So slow plans of one project delay
+        commands of another project by one short batch.
         """
         until = monotonic() + self._batch_seconds
         for each in items:

@@ -3,11 +3,11 @@
 Pure, standard library only. A *tag* is `orcaflow-<cluster>-<task instance id>-<seal>`. The
 *cluster* is twelve hexadecimal digits that stand for the database whose attempts are meant, since
 every database has an attempt 1. YARN shows the tag in its tags, Kubernetes in labels, the page of a
-driver in a setting; a standalone Master shows nothing but names, which a program may replace.
+driver in a setting. A standalone Master shows only names, which a program may replace.
 
-Anybody may put any tag on an application. So the *seal* is derived from the attempt's id with a key
-that only daemons know: every worker can derive the tags of lost attempts, and authors of other
-projects can't know a tag before the manager shows it. Former versions made tags without a seal.
+A program can give any tag to its application. So the *seal* is derived from the attempt's id with
+a key that only daemons know. Every worker can derive the tags of lost attempts, and authors of
+other projects do not know a tag before the manager shows it. Former versions made no seals.
 """
 
 from __future__ import annotations
