@@ -6,7 +6,10 @@ The driver is a program that listens and is a child of this process, which stand
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -132,6 +135,44 @@ def test_x114_a_process_that_an_ended_task_has_left_is_ended(tmp_path: Path) -> 
         assert said == "connected"
         guard(home)
         assert client.wait() == -signal.SIGKILL
+    assert records.ended_for(7) is None
+
+
+@contextmanager
+def a_server_that_connects(port: int) -> Iterator[subprocess.Popen[str]]:
+    """Run a program that the table of processes shows as Java, a child of the host."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        java = Path(shutil.copy(shutil.which("bash") or "/bin/bash", f"{folder}/java"))
+        Path(folder).chmod(0o755)
+        connect = f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo connected; read -r"
+        process = subprocess.Popen(
+            [java, "-c", connect],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            user=DEV,
+            group=DEV,
+            extra_groups=[],
+        )
+        with process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            yield process
+
+
+@pytest.mark.parametrize(("world", "is_ended"), [(HOST, True), (OTHERS, False)])
+def test_x122_a_spark_server_that_is_connected_to_one_of_another_account_is_ended(
+    tmp_path: Path, world: World, is_ended: bool
+) -> None:
+    """Code of a task runs in the JVM of the server of its account."""
+    home, records = a_home(tmp_path)
+    with a_driver() as port, a_server_that_connects(port) as server:
+        guard(home, world)
+        if is_ended:
+            assert server.wait(20) == -signal.SIGKILL
+        else:
+            assert server.poll() is None
+            server.kill()
     assert records.ended_for(7) is None
 
 

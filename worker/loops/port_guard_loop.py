@@ -5,7 +5,8 @@ of them require a secret, but only after they have accepted a connection. A conn
 nothing costs the driver a thread or a descriptor for as long as it lasts, so a few thousand of them
 stop its work. The kernel lets any account of the computer connect, and not every worker may set
 firewall rules. So this loop reads the kernel's table of sockets about twice a second, and ends the
-attempts whose programs are connected to such a port as another account.
+attempts whose programs are connected to such a port as another account. It also ends the Spark
+server of that account if the server's JVM has the connection.
 
 It runs only on workers in mode `tenant`. It does not read the table as long as all tasks since the
 start of the worker have had the same account, or no Spark driver runs.
@@ -92,14 +93,14 @@ class PortGuardLoop:
             for found in connections:
                 owners = SocketOwners(self._home)
                 if _is_of_driver(found.listener, owners, hosts):
-                    self._end(found, owners)
+                    self._end(found, owners, hosts)
         except OSError as error:
             log.warning("ports of Spark drivers were not checked", extra={"error": str(error)})
         # Tasks can make the table long, and must not keep the worker busy with it.
         return max(_INTERVAL, _REST_PER_LOOK * took)
 
-    def _end(self, found: Foreign, owners: SocketOwners) -> None:
-        """End the attempts and left processes that have these connections."""
+    def _end(self, found: Foreign, owners: SocketOwners, hosts: Collection[int]) -> None:
+        """End the attempts, left processes and Spark servers that have these connections."""
         port, victim = found.listener.port, account_name(found.listener.uid)
         driver = f"the port {port} of a Spark driver of account {victim}"
         held = holders_of([_socket(each) for each in found.clients])
@@ -107,6 +108,8 @@ class PortGuardLoop:
         while owners.end_attempt_of(processes, f"was connected to {driver}"):
             pass
         owners.kill_left([each for each in processes if lives(each)])
+        # Code of a task also runs in the server of its account, which belongs to no attempt.
+        owners.kill_servers([each for each in processes if _is_server(each.pid, hosts)])
         hidden = {each.inode: each.uid for each in found.clients if each.inode not in held}
         for uid in sorted(set(hidden.values())):
             inodes = {inode for inode in hidden if hidden[inode] == uid} - self._lasting
@@ -143,6 +146,11 @@ def _is_of_driver(listener: Row, owners: SocketOwners, hosts: Collection[int]) -
             if record.facts_file and (is_java or record.task_type != _PYTHON_TASK):
                 return True
     return False
+
+
+def _is_server(pid: int, hosts: Collection[int]) -> bool:
+    """Return True if a process is the JVM of a server that a host has started."""
+    return _program(pid).startswith(_JAVA) and parent_of(pid) in hosts
 
 
 def _are_closed(inodes: Collection[int]) -> bool:

@@ -51,7 +51,7 @@ class SocketOwners:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The left processes that were killed."""
+        """The processes of no attempt that were killed."""
         return tuple(self._pids)
 
     def is_tenant(self, uid: int) -> bool:
@@ -87,16 +87,20 @@ class SocketOwners:
 
     def kill_left(self, processes: Iterable[Seen]) -> None:
         """Kill the processes that ended attempts of tenants have left, among these."""
-        left = [each for each in processes if self._is_left(each)]
-        for each in left:
-            kill_exactly(each)
-        self._pids += [each.pid for each in left]
-        _await(lambda: not any(map(lives, left)))
+        marked = (each for each in processes if self._knows_marks and each.mark is not None)
+        self.kill_servers(marked)
 
-    def _is_left(self, process: Seen) -> bool:
+    def kill_servers(self, processes: Iterable[Seen]) -> None:
+        """Kill the processes of tenants among these, which may belong to no attempt."""
+        killed = [each for each in processes if self._is_of_tenant(each)]
+        for each in killed:
+            kill_exactly(each)
+        self._pids += [each.pid for each in killed]
+        _await(lambda: not any(map(lives, killed)))
+
+    def _is_of_tenant(self, process: Seen) -> bool:
         uid = real_uid(process.pid)
-        is_marked = self._knows_marks and process.mark is not None
-        return is_marked and uid is not None and self.is_tenant(uid)
+        return uid is not None and self.is_tenant(uid)
 
     def _end_first(self, found: Iterable[tuple[Records, Record]], reason: str) -> bool:
         """End the first of these attempts; False if the list is empty or the end fails."""
