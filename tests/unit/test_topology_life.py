@@ -67,6 +67,17 @@ def test_a_batch_that_failed_is_tried_again_after_a_while_and_then_given_up() ->
     assert step(replace(failed, failures=3), KILLED) is Step.SWITCH_OFF
 
 
+def test_late_starts_of_python_count_as_failures_only_after_many_of_them() -> None:
+    failed = RUNNING.failed(NOW, is_late=False)
+    assert (failed.failures, failed.failed_at, failed.busy) == (1, NOW, False)
+    late = RUNNING
+    for _ in range(10):
+        late = late.failed(NOW, is_late=True)
+        assert late.failures == 0
+    assert step(replace(late, running=False), ACTIVE, NOW) is Step.START
+    assert [late.failed(NOW, is_late=each).failures for each in (True, False)] == [1, 1]
+
+
 def test_a_failed_batch_is_done_before_a_rebalance() -> None:
     off = replace(OFF, running=False, drain_since=NOW - 60, failures=1, failed_at=NOW)
     assert step(off, REBALANCED, NOW) is Step.NOTHING

@@ -36,6 +36,9 @@ class Step(Enum):
     """End with the error of the batch that has failed too often."""
 
 
+_UNCOUNTED: Final = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """The standing of the task. Times are of a clock that only goes forward, in seconds.
@@ -43,7 +46,8 @@ class Standing:
     `applied`: the orders that have been carried out. `stale`: there is a newer version of the code.
     `emitting`: the spouts may emit. `busy`: a batch runs, or is to be run. `drain_since`: since
     when the spouts are off for a kill or a rebalance. `failures`: batches that failed in a row, the
-    last at `failed_at`; until they are started again no queries run.
+    last at `failed_at`; until they are started again no queries run. `late`: starts of Python that
+    took too long since the last batch that was committed after a failure.
     """
 
     applied: Wanted
@@ -54,6 +58,17 @@ class Standing:
     failures: int = 0
     failed_at: float | None = None
     stale: bool = False
+    late: int = 0
+
+    def failed(self, now: float, *, is_late: bool) -> Standing:
+        """Return the standing after a failure.
+
+        On a busy computer Python starts too late for Spark (`is_late`), although no batch is wrong.
+        The first ten of these failures do not count.
+        """
+        late = self.late + is_late
+        failures = self.failures + (not is_late or late > _UNCOUNTED)
+        return replace(self, failures=failures, late=late, failed_at=now, busy=False)
 
     @property
     def state(self) -> RunState:

@@ -38,7 +38,7 @@ from common.topology.succession import heritage, obstacles
 from common.topology.windows import Windows
 from common.topology_loading import loaded
 from orcaflow import topology_orders
-from worker.spark.diagnosis.failures import WorkFailedError
+from worker.spark.diagnosis.failures import WorkFailedError, is_late_python
 from worker.spark.streaming.documents import replace as replace_file
 from worker.spark.topology.checkpoints import CURE, HERITAGE, Running, missing
 from worker.spark.topology.figures import (
@@ -355,7 +355,7 @@ class TopologyTask:
                 self._note(component, int(task), told)
         if query == self._failed_query:
             self._last_failure, self._failed_query = None, ""
-            self._standing = replace(self._standing, failures=0)
+            self._standing = replace(self._standing, failures=0, late=0)
 
     def _note(self, component: str, task: int, told: str) -> None:
         self._errors.append(
@@ -367,16 +367,14 @@ class TopologyTask:
         self._stop()
         self._failed_query = query
         told = reason_of(error)
-        failures = self._standing.failures + 1
-        self._standing = replace(
-            self._standing, failures=failures, failed_at=self._clock(), busy=False
-        )
+        self._standing = self._standing.failed(self._clock(), is_late=is_late_python(error))
         self._last_failure = error
         self._trouble = told
         component, _, _ = told.partition(",")
         ids = {part.id for part in self._topology().parts}
         self._note(component if component in ids else "", 0, told)
-        self._say(f"a batch has failed, for the {failures}. time in a row: {told}")
+        failures = self._standing.failures
+        self._say(f"a batch has failed; {failures} failures in a row count: {told}")
         for part in self._topology().parts:
             if isinstance(part.component, Spout):
                 self._windows.add({(FAILED, part.id, "default"): 1}, time.time())
