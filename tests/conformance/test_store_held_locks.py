@@ -22,6 +22,7 @@ from tests.conformance.store_tables import (
     MemoryTables,
     PostgresTables,
     Tables,
+    a_definition,
     a_run,
     a_submit,
     an_end,
@@ -169,7 +170,9 @@ def test_locks_that_can_never_be_had_fail_the_attempt(
 def test_no_slots_are_kept_for_an_attempt_that_waits_for_a_lock(db: Tables) -> None:
     a_pool(db)
     share = (PoolShare(pool_name="db"),)
-    holder = held_attempt(db, need())
+    # Attempts that use the pool are of this project. A lock restricts only those of its project.
+    own = a_run(db, process_definition_id=a_definition(db, project_id=1))
+    holder = held_attempt(db, need(), owned=own)
     assert released(db) == [holder]
     both = held_attempt(db, need(), pools=share)
     slot = held_attempt(db, pools=share)
