@@ -129,7 +129,7 @@ def _fault(scope: Scope) -> tuple[str, str] | None:
 
 
 def _may_forward(scope: Scope, reach: Reach) -> bool:
-    """Return False for a program on this computer whose account is not a proxy's."""
+    """Return False for a program on this computer with another account than a proxy."""
     peer, own = scope.get("client"), scope.get("server")
     if peer is None or own is None or not reach.is_proxy(peer[0]):
         return True  # `client_of` believes no headers of such a peer.

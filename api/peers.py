@@ -1,7 +1,7 @@
 """The account of the program at the other end of a connection within this computer.
 
-Any task can connect from an address of this computer, as a proxy there does. Only the account of
-the connection's other end tells them apart.
+A task can connect from an address of this computer, as a proxy there does. Only the account at the
+other end of the connection distinguishes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PEER: Final = "peer_account"
 
 
 class PeerAccount:
-    """The program that opened one connection. It is looked up once, at the first need."""
+    """The program that opened a connection. The kernel's table is read once, at the first use."""
 
     def __init__(self, peer: tuple[str, int], own: tuple[str, int]) -> None:
         """`peer` and `own` are the addresses and ports of the two ends."""
@@ -25,7 +25,7 @@ class PeerAccount:
 
     @cached_property
     def is_local(self) -> bool:
-        """True for a program on this computer; a text that is no address counts as one."""
+        """True for a program on this computer, and for a text that cannot be read as an address."""
         try:
             return is_own_address(self._peer[0])
         except ValueError:

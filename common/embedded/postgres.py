@@ -234,8 +234,8 @@ class EmbeddedPostgres:
             except ServerStartError as error:
                 if _ORPHANS_HOLD_MEMORY not in str(error) or _clock.monotonic() > deadline:
                     raise
-                # The children of a killed server notice within moments, and tell nobody; until then
-                # the data is theirs.
+                # The children of a killed server hold the data until they notice its end. Nothing
+                # reports that, so the start is tried again.
                 time.sleep(0.1)
             else:
                 return self._address_at(port, pid, start_time)

@@ -141,7 +141,7 @@ def launch(
                     f"the embedded {server} was not ready within {within.total_seconds():g} s"
                     + log_tail(log, begins_at)
                 )
-            # A foreign server says that it is ready only when it is asked.
+            # The server does not notify anybody when it is ready, so it is polled.
             time.sleep(_POLL_SECONDS)
         raise ServerStartError(
             f"the embedded {server} ended at once ({_ending(process.returncode)})"
@@ -165,7 +165,7 @@ def end(pid: int, start_time: float, *, by: Sequence[signal.Signals], each: time
             return
         deadline = _clock.monotonic() + each.total_seconds()
         while is_alive(pid, start_time) and _clock.monotonic() < deadline:
-            # It need not be our child, so there may be nothing to wait for but its absence.
+            # A process that is not a child cannot be waited for, so it is polled.
             time.sleep(_POLL_SECONDS)
     if is_alive(pid, start_time):
         raise SchedulerError(f"process {pid} could not be ended")

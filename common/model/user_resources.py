@@ -18,7 +18,7 @@ _OWNER: Final = re.compile(r"([0-9]{1,10})(?:-[0-9a-f]{32})?")
 
 
 def owners_in(texts: Iterable[str | None]) -> frozenset[int]:
-    """Return the ids of the users whose folders are named in JSON texts."""
+    """Return the ids of the users with folders that JSON texts name."""
     return frozenset(
         int(found)
         for text in texts
@@ -29,7 +29,7 @@ def owners_in(texts: Iterable[str | None]) -> frozenset[int]:
 
 
 def owner_of(folder: str) -> int | None:
-    """Return the id of the user whose folder has this name; None for any other folder."""
+    """Return the id of the user with a folder of this name; None for any other folder."""
     found = _OWNER.fullmatch(folder)
     return None if found is None else int(found[1])
 

@@ -129,7 +129,7 @@ class Topic:
                     self._producer.flush(30)
                     self.produced = number + 1
                     pause = begun + seconds * number / len(self.events) - time.monotonic()
-                    # The pace is the point: events come at times of the demo's own choice.
+                    # The demo produces events at the pace of its chart.
                     time.sleep(max(0.0, pause))
             if self._producer.flush(30):
                 raise RuntimeError("the broker did not take all events")
@@ -249,7 +249,7 @@ class Demo:
                 return
             if time.monotonic() > deadline:
                 raise SystemExit(f"waited in vain until {what}: {json.dumps(self._last, indent=2)}")
-            # A status is told to who asks, and each look is a point of the chart.
+            # The status can only be polled, and each poll is a point of the chart.
             time.sleep(1)
 
     def _kill(self, name: str, port: int) -> None:

@@ -136,7 +136,7 @@ class Demo:
                 return
             if time.monotonic() > deadline:
                 raise SystemExit(f"waited in vain until {what}: {json.dumps(self._last, indent=2)}")
-            # A status is asked for by who looks, as often as that.
+            # The status can only be polled.
             time.sleep(1)
 
     def _done(self) -> int:
@@ -280,7 +280,7 @@ def cluster(home: Path) -> Iterator[dict[str, str]]:
         orcaflow(environment, "topology", "kill", NAME, "--now", check=False)
         end = time.monotonic() + ENDING_SECONDS
         while time.monotonic() < end and is_live(environment):
-            # The end of a run is told to who asks.
+            # The end of a run can only be polled.
             time.sleep(1)
         orcaflow(environment, "server", "stop", "standalone-server", check=False)
 

@@ -66,7 +66,7 @@ def await_instance(
                     "(`orcaflow server list` shows the masters)"
                 )
                 reported = True
-        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+        # No notification reports a refused command, so the tables are queried.
         time.sleep(pause)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
 
@@ -91,7 +91,7 @@ def await_taken(session: Session, command: PutCommand, *, patience: timedelta | 
                 f" (orcaflow instance why --command {command.id})"
             )
             reported = True
-        # A refused command notifies nobody: only the tables can be asked, ever more seldom.
+        # No notification reports a refused command, so the tables are queried.
         time.sleep(pause)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
     return True

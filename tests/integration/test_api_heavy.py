@@ -6,7 +6,6 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from threading import Event
 
 import psutil
@@ -22,30 +21,17 @@ from api.server import _HttpServer
 from common.config import ApiConfig
 from common.ports import free_port
 from operations.session import Session
-from operations.tokens import create_token
 from operations.users import create_user
+from tests.integration.api_tokens import token_header
 
 ONE = {"processDefinitionJson": {"tasks": [{"name": "t", "type": "SHELLX", "nope": 1}]}}
 LARGE = json.dumps([{"name": f"a{number}", **ONE} for number in range(500)]).encode()
 """Definitions that are large enough to be linted in a separate process."""
 
 
-def _token(owner: Session, name: str) -> dict[str, str]:
-    made = create_token(
-        owner,
-        name,
-        name="test",
-        role="admin",
-        projects=(),
-        life=timedelta(days=1),
-        now=datetime.now(UTC),
-    )
-    return {"Authorization": f"Bearer {made.text}"}
-
-
 @pytest.fixture
 def admin(owner: Session) -> dict[str, str]:
-    return _token(owner, "admin")
+    return token_header(owner, "admin", role="admin")
 
 
 @pytest.fixture
@@ -125,7 +111,12 @@ def test_x66_lint_is_for_authors_of_a_project(
 ) -> None:
     create_user(owner, "ada", is_admin=False, password=None, tenant=None)
     path = f"{BASE}/definitions/lint"
-    assert client.post(path, content=b"{}", headers=_token(owner, "ada")).status_code == 403
+    assert (
+        client.post(
+            path, content=b"{}", headers=token_header(owner, "ada", role="admin")
+        ).status_code
+        == 403
+    )
     assert client.post(path, content=b"{}", headers=admin).status_code == 200
 
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from select import select
 from threading import Event
 
@@ -24,9 +24,9 @@ from common.config import ApiConfig
 from common.ports import free_port
 from common.store.connect import engine
 from operations.session import Session
-from operations.tokens import create_token
 from operations.users import create_user, grant
 from tests.builders import a_definition_json
+from tests.integration.api_tokens import token_header
 from tests.integration.cli_rows import a_definition
 from tests.integration.console_visits import PASSWORD, logged_in
 from tests.simulation.virtual_clock import VirtualClock
@@ -39,19 +39,6 @@ WAITING = text(
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND wait_event_type = 'Lock'"
 )
-
-
-def _token(owner: Session, name: str) -> dict[str, str]:
-    made = create_token(
-        owner,
-        name,
-        name="test",
-        role="author",
-        projects=(),
-        life=timedelta(days=1),
-        now=datetime.now(UTC),
-    )
-    return {"Authorization": f"Bearer {made.text}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +56,8 @@ def people(owner: Session, db: Engine, client: TestClient) -> People:
         create_user(owner, name, is_admin=False, password=PASSWORD, tenant=None)
         grant(owner, name, project="default", role="author")
     return People(
-        amy=_token(owner, "amy"),
-        pat=_token(owner, "pat"),
+        amy=token_header(owner, "amy", role="author"),
+        pat=token_header(owner, "pat", role="author"),
         definition=a_definition(
             db, process_definition_json=a_definition_json("a >> b"), project_id=1, user_id=1
         ),

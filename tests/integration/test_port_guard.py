@@ -26,9 +26,9 @@ from tests.integration.foreign_clients import (
     World,
     a_program,
 )
+from tests.integration.recorded_attempts import a_home
 from worker.loops.port_guard_loop import PortGuardLoop
 from worker.processes.marks import mark_of
-from worker.processes.records import Record, Records
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other accounts")
 
@@ -76,22 +76,6 @@ def a_driver(account: int = PROD, *, address: str = "127.0.0.1") -> Iterator[int
         assert process.poll() is None
 
 
-def a_home(tmp_path: Path, *, account: int = DEV) -> tuple[Path, Records]:
-    """The home of a worker with a record of attempt 7, whose directory is `attempt`."""
-    directory = tmp_path / "attempt"
-    directory.mkdir()
-    os.chown(directory, account, account)
-    records = Records(tmp_path / "home" / "tasks" / "records" / "1234")
-    record = Record(
-        task_instance_id=7,
-        task_type="SHELL",
-        execute_path=str(directory),
-        log_path=str(tmp_path / "log"),
-    )
-    os.close(records.begin(record))
-    return tmp_path / "home", records
-
-
 def guard(home: Path, world: World = HOST) -> None:
     PortGuardLoop(home, world, world, clock=SystemClock()).run_once()
 
@@ -100,7 +84,7 @@ def guard(home: Path, world: World = HOST) -> None:
 def test_x114_a_task_that_is_connected_to_the_driver_of_another_account_is_ended(
     tmp_path: Path, number: int
 ) -> None:
-    home, records = a_home(tmp_path)
+    home, records = a_home(tmp_path, account=DEV)
     attempt = tmp_path / "attempt"
     with a_driver() as port, ExitStack() as stack:
         started = [
@@ -116,7 +100,7 @@ def test_x114_a_task_that_is_connected_to_the_driver_of_another_account_is_ended
 
 @pytest.mark.parametrize("way", _HIDDEN)
 def test_x114_a_task_that_hides_its_connection_is_ended(tmp_path: Path, way: str) -> None:
-    home, records = a_home(tmp_path)
+    home, records = a_home(tmp_path, account=DEV)
     attempt = tmp_path / "attempt"
     with (
         a_driver() as port,
@@ -129,7 +113,7 @@ def test_x114_a_task_that_hides_its_connection_is_ended(tmp_path: Path, way: str
 
 
 def test_x114_a_process_that_an_ended_task_has_left_is_ended(tmp_path: Path) -> None:
-    home, records = a_home(tmp_path)
+    home, records = a_home(tmp_path, account=DEV)
     mark = mark_of("/an/attempt/without/a/record")
     with a_driver() as port, a_program(CLIENT, DEV, port=port, mark=mark) as (client, said):
         assert said == "connected"
@@ -165,7 +149,7 @@ def test_x122_a_spark_server_that_is_connected_to_one_of_another_account_is_ende
     tmp_path: Path, world: World, is_ended: bool
 ) -> None:
     """Code of a task runs in the JVM of the server of its account."""
-    home, records = a_home(tmp_path)
+    home, records = a_home(tmp_path, account=DEV)
     with a_driver() as port, a_server_that_connects(port) as server:
         guard(home, world)
         if is_ended:

@@ -21,10 +21,10 @@ from common.port_holders import holder
 from common.ports import free_port, is_port_free
 from operations.freed_ports import made_room
 from tests.house.tree import ROOT
+from tests.integration.recorded_attempts import a_home
 from tests.integration.worker_host import PATIENCE_SECONDS, Host, Signpost
 from worker.processes.attempt_processes import MARKER
 from worker.processes.marks import mark_of
-from worker.processes.records import Record, Records
 
 SERVER = "the api-server"
 ATTEMPT_7 = Freed(task_ids=(7,))
@@ -192,23 +192,6 @@ def a_holder(
         assert signpost.wait() == "listens"
         assert not is_port_free(port)
         yield process
-
-
-def a_home(tmp_path: Path, *, account: int | None = None) -> tuple[Path, Records]:
-    """The home of a worker with a record of attempt 7, whose directory is `attempt`."""
-    directory = tmp_path / "attempt"
-    directory.mkdir()
-    if account is not None:
-        os.chown(directory, account, account)
-    records = Records(tmp_path / "home" / "tasks" / "records" / "1234")
-    record = Record(
-        task_instance_id=7,
-        task_type="SHELL",
-        execute_path=str(directory),
-        log_path=str(tmp_path / "log"),
-    )
-    os.close(records.begin(record))
-    return tmp_path / "home", records
 
 
 def test_x80_a_task_run_that_holds_the_port_of_a_daemon_is_ended_at_its_start(

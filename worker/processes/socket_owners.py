@@ -87,11 +87,15 @@ class SocketOwners:
 
     def kill_left(self, processes: Iterable[Seen]) -> None:
         """Kill the processes that ended attempts of tenants have left, among these."""
-        marked = (each for each in processes if self._knows_marks and each.mark is not None)
-        self.kill_servers(marked)
+        self._kill_of_tenants(
+            each for each in processes if self._knows_marks and each.mark is not None
+        )
 
-    def kill_servers(self, processes: Iterable[Seen]) -> None:
-        """Kill the processes of tenants among these, which may belong to no attempt."""
+    def kill_servers(self, servers: Iterable[Seen]) -> None:
+        """Kill the Spark servers of tenants. They belong to no attempt and have no mark."""
+        self._kill_of_tenants(servers)
+
+    def _kill_of_tenants(self, processes: Iterable[Seen]) -> None:
         killed = [each for each in processes if self._is_of_tenant(each)]
         for each in killed:
             kill_exactly(each)

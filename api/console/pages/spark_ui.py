@@ -50,7 +50,7 @@ _STORAGE: Final = (
     b"removeItem(key){kept.delete(String(key))},clear(){kept.clear()},"
     b"key:at=>[...kept.keys()][at]??null,get length(){return kept.size}}})}</script>"
 )
-"""A storage that ends with the page. In a sandbox the browser has none, so scripts would fail."""
+"""A storage that ends with the page. Browsers offer none to a sandbox, and scripts would fail."""
 _KEPT: Final = "private, max-age=3600"
 _TEXTS: Final = frozenset(
     {"text/html", "text/css", "text/javascript", "application/javascript", "application/json"}

@@ -105,7 +105,7 @@ cluster: Final = Table(
         nullable=False,
         server_default=text("md5(gen_random_uuid()::text) || md5(gen_random_uuid()::text)"),
     ),
-    # The last attempt whose tag may lack a seal, since a former version may have started it.
+    # The last attempt that a former version may have started, with a tag without a seal.
     Column("unsealed_until", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("id = 1", name="t_ds_cluster_one"),
 )
